@@ -99,6 +99,18 @@ TEST(Mixture, KeepsSharesAtEveryPointAndWalksEachSourceInOrder) {
   }
 }
 
+TEST(Mixture, SaysHowManySamplesEachSourceHasHad) {
+  for (const std::vector<double>& weights :
+       std::vector<std::vector<double>>{{1}, {1, 2}, {0.5, 0, 0.25}, {3, 1, 2, 0.1, 7}, {0, 1}}) {
+    const Mixture mixture(weights);
+    std::vector<int64_t> counts(weights.size());
+    for (int64_t n = 0; n < 50; ++n) {
+      EXPECT_EQ(mixture.dealt(n), counts) << n;
+      ++counts[mixture(n).source];
+    }
+  }
+}
+
 TEST(Mixture, IsExactFarOut) {
   const Mixture mixture({1, 2});
   const int64_t far = int64_t(3) << 40;
@@ -356,6 +368,33 @@ TEST(SampleOrder, TheFingerprintChangesWithTheDataAndItsOrder) {
   const std::string masked = SampleOrder(spec).fingerprint();
   testing::spill(dir / "mask.bin", std::string(402, 1) + std::string(1, 0));
   EXPECT_NE(SampleOrder(spec).fingerprint(), masked);
+}
+
+// Behind an earlier phase of a run: of each source, those samples come that would have come next.
+TEST(SampleOrder, GoesOnBehindWhatWasReadOfEachSource) {
+  const TempDir dir;
+  DataSpec spec = spec_of({counting_file(dir, "a.bin", 41), counting_file(dir, "b.bin", 29)});
+  spec.weights = {1, 2};
+  const SampleOrder whole(spec);
+  spec.begun = {5, 9};
+  spec.weights = {3, 1};
+  const SampleOrder later(spec);
+  EXPECT_NE(later.fingerprint(), whole.fingerprint());
+  EXPECT_NE(later.order_fingerprint(), whole.order_fingerprint());
+  std::vector<std::vector<SampleOrder::Place>> of_whole(2), of_later(2);
+  for (int64_t k = 0; k < 60; ++k) {
+    const auto a = whole.place_of(k), b = later.place_of(k);
+    of_whole[a.source].push_back(a);
+    of_later[b.source].push_back(b);
+  }
+  for (size_t source = 0; source < 2; ++source)
+    for (size_t i = 0; i < 10; ++i)
+      EXPECT_EQ(of_later[source][i].sample, of_whole[source][i + size_t(spec.begun[source])].sample) << source;
+  spec = spec_of(spec.paths);
+  const SampleOrder all(spec);
+  spec.begun = {7};
+  const SampleOrder rest(spec);
+  for (int64_t k = 0; k < 30; ++k) EXPECT_EQ(read(rest, k), read(all, k + 7));
 }
 
 }  // namespace

@@ -66,6 +66,7 @@ TEST(Recipe, EveryKeyIsReadIntoItsOwnFieldAndPrintedBack) {
     if (key.name == "checkpoint.keep_best") given.insert(given.end(), {"data.valid=v", "train.eval_interval=2"});
     if (key.name == "parallel.zero_shard_size" || key.name == "parallel.ep") given.push_back("parallel.dp=2");
     if (key.name == "parallel.virtual_pipeline_parallel_size") given.push_back("parallel.pipeline_schedule=zbv");
+    if (key.name == "train.rampup_batch_size") given = {"train.rampup_batch_size=[4, 4, 9]"};
     if (key.name == "parallel.order") given = {"parallel.order=pp-dp-ep-cp-tp"};
     if (key.name == "parallel.cp_a2a_size")
       given = {"parallel.cp_a2a_size=2", "parallel.cp_comm_type=a2a+p2p", "parallel.cp=4"};

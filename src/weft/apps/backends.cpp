@@ -12,6 +12,7 @@
 #include "weft/base/threads.h"
 #include "weft/ops/ref/ref_backend.h"
 #include "weft/plan/run_plan.h"
+#include "weft/recipe/recipe_phases.h"
 
 namespace weft {
 namespace {
@@ -95,6 +96,14 @@ Recipe read_recipe(const std::string& path, const std::vector<std::string>& over
   Recipe recipe = parse_recipe_file(path, overrides);
   settle_backend(recipe, speaks);
   return recipe;
+}
+
+Recipe first_steps_of(const Recipe& recipe, bool speaks) {
+  if (!has_phases(recipe)) return recipe;
+  PhaseSpan span = phase_spans(recipe)[0];
+  span.recipe.optimizer.lr_scaling = LrScaling::none;  // which has made its learning rate
+  if (speaks) std::cerr << "note: the recipe has phases; this looks at the first steps: " << to_string(span) << "\n";
+  return span.recipe;
 }
 
 std::optional<Recipe> recipe_of_checkpoint(const std::filesystem::path& folder) {

@@ -28,6 +28,8 @@ Machine machine_for(const ModelOptions& options);  // of one rank
 Machine machine_to_plan_for(const Recipe& recipe);
 // The file's recipe, as parse_recipe_file, with a settled backend.
 Recipe read_recipe(const std::string& path, const std::vector<std::string>& overrides, bool speaks = true);
+// The recipe of a run's first steps, without phases; says so where there are some. For commands that look at one step.
+Recipe first_steps_of(const Recipe& recipe, bool speaks = true);
 // The recipe that a checkpoint was trained by; none where the folder is not of weft.
 std::optional<Recipe> recipe_of_checkpoint(const std::filesystem::path& folder);
 // What the options ask the model to compute in. Throws ConfigError for a name that is not known.

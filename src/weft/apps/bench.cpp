@@ -108,7 +108,7 @@ void print_ops(const TracedStep& step, double best_s, const MachineRates& rates)
 Recipe recipe_of_step(const BenchOptions& o) {
   if (o.recipe.empty()) throw ConfigError("bench step needs a recipe, as in `weft bench step bench/gpt2-124m.toml`");
   if (!o.layouts.empty()) throw ConfigError("--layouts is of `weft bench scaling`; bench step times one rank");
-  Recipe recipe = read_recipe(o.recipe, o.overrides);
+  Recipe recipe = first_steps_of(read_recipe(o.recipe, o.overrides));
   check_supported(recipe);
   if (const int world = mesh_sizes_of(recipe).world(); world > 1)
     throw ConfigError(

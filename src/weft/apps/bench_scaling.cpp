@@ -53,7 +53,8 @@ void check_same_run(const std::vector<std::string>& layouts) {
 
 std::vector<Layout> layouts_of(const BenchOptions& o) {
   check_same_run(o.layouts);
-  const Recipe base = read_recipe(o.recipe, o.overrides, launched_as(environment).rank == 0);
+  const bool speaks = launched_as(environment).rank == 0;
+  const Recipe base = first_steps_of(read_recipe(o.recipe, o.overrides, speaks), speaks);
   std::vector<std::string> names = o.layouts;
   if (names.empty()) {
     const std::string n = std::to_string(std::max(2, base.run.threads > 0 ? int(base.run.threads) : usable_cores()));
@@ -70,7 +71,7 @@ std::vector<Layout> layouts_of(const BenchOptions& o) {
     std::vector<std::string> overrides = o.overrides;
     for (const std::string& one : layout_overrides(name)) overrides.push_back(one);
     overrides.push_back(fmt::format("run.backend={}", base.run.backend));  // of "auto", what it took
-    all.push_back({name, parse_recipe_file(o.recipe, overrides)});
+    all.push_back({name, first_steps_of(parse_recipe_file(o.recipe, overrides), false)});
   }
   for (const Layout& l : all) {
     check_supported(l.recipe);

@@ -13,6 +13,7 @@
 #include "weft/tokenize/tokenizer.h"
 #include "weft/train/checkpoint_state.h"
 #include "weft/train/run_data.h"
+#include "weft/train/run_phases.h"
 #include "weft/train/run_tokenizer.h"
 
 namespace weft {
@@ -146,6 +147,10 @@ int64_t last_step_of(const fs::path& run) {
 class Why {
  public:
   explicit Why(const WhyOptions& o) : options_(o), recipe_(recipe_of(o.run)) {
+    const std::vector<RunSpan> spans = run_spans(recipe_);
+    const RunSpan& span = spans[span_of(spans, o.step - 1)];
+    recipe_ = span.recipe;
+    begun_ = span.begun;
     const int64_t batch = recipe_.train.global_batch_size;
     if (o.step > recipe_.train.train_iters)
       throw ConfigError(fmt::format("--step {}: the run has steps 1 to {}", o.step, recipe_.train.train_iters));
@@ -154,7 +159,14 @@ class Why {
                                     recipe_.train.train_iters));
     if (o.sample >= batch)
       throw ConfigError(fmt::format("--sample {}: a step has samples 0 to {}", o.sample, batch - 1));
-    number_ = (o.step - 1) * batch + o.sample;
+    if (const int64_t now = spans[span_of(spans, last_step_of(o.run) - 1)].mix; now != span.mix) {
+      const auto first = std::find_if(spans.begin(), spans.end(), [&](const RunSpan& s) { return s.mix == now; });
+      throw ConfigError(fmt::format(
+          "--step {}: the run has gone on to a phase with other data, of which data.json is; steps {} to {} can be "
+          "explained",
+          o.step, first->first_step + 1, last_step_of(o.run)));
+    }
+    number_ = span.first_sample + (o.step - 1 - span.first_step) * batch + o.sample;
   }
 
   Report report() const {
@@ -162,6 +174,7 @@ class Why {
     const int64_t vocab_size = read_hf_config(checkpoint ? *checkpoint : fs::path(recipe_.model.path)).spec.vocab_size;
     DataSpec spec = data_spec_of(recipe_, vocab_size);
     spec.fingerprint = false;
+    spec.begun = begun_;
     const SampleOrder order(spec);
     const SampleOrder::Place at = order.place_of(number_);
     const std::string version = check_unchanged(options_.run, order, at.source);
@@ -214,7 +227,8 @@ class Why {
 
   const WhyOptions& options_;
   Recipe recipe_;
-  int64_t number_ = 0;  // of the sample in the run
+  std::vector<int64_t> begun_;  // DataSpec's, of the step's phase
+  int64_t number_ = 0;          // of the sample in the run; with phases, in those with this data
 };
 
 std::string as_json(const Report& r) { return r.dump(-1, ' ', false, Report::error_handler_t::replace); }

@@ -7,7 +7,7 @@
 #include "weft/apps/commands.h"
 #include "weft/base/durable_file.h"
 #include "weft/base/error.h"
-#include "weft/plan/layout_plan.h"
+#include "weft/plan/phase_plans.h"
 #include "weft/plan/step_data.h"
 #include "weft/schedule/draw.h"
 #include "weft/train/run_data.h"
@@ -69,6 +69,22 @@ nlohmann::json json_of(const RankClass& c) {
   return json;
 }
 
+nlohmann::json json_of(const PlannedSpan& s) {
+  const Recipe& r = s.span.recipe;
+  return {{"phase", s.span.phase},
+          {"first_step", s.span.first_step},
+          {"end_step", s.span.end_step},
+          {"global_batch_size", r.train.global_batch_size},
+          {"micro_batch_size", r.train.micro_batch_size},
+          {"seq_length", r.train.seq_length},
+          {"lr", r.optimizer.lr},
+          {"min_lr", r.optimizer.min_lr},
+          {"lr_factor", s.span.lr_factor},
+          {"lr_first_step", s.span.lr_first_step},
+          {"total_bytes", s.layout->run.memory.total_bytes()},
+          {"model_flops_per_step", s.layout->run.memory.arithmetic.model_flops}};
+}
+
 void print(const LayoutPlan& plan, const Machine& machine) {
   const RankClass& largest = plan.classes[0];
   const Arithmetic& a = largest.plan.arithmetic;
@@ -110,6 +126,7 @@ void add_length(const Recipe& recipe, int64_t vocab_size, nlohmann::json* json) 
     std::cout << fmt::format("{}how many steps is not known yet: {}\n", epochs, length.why_not);
     return;
   }
+  if (has_phases(recipe)) return;  // which say it
   const Recipe& r = *length.recipe;
   const LrSchedule lr = lr_schedule_of(r);
   const bool decays = lr.style != LrSchedule::Style::constant;
@@ -124,8 +141,10 @@ void add_length(const Recipe& recipe, int64_t vocab_size, nlohmann::json* json) 
 void add_memory(const Recipe& recipe, bool instructions, nlohmann::json* json) {
   check_supported(recipe);
   const Machine machine = machine_to_plan_for(recipe);
-  const LayoutPlan plan = plan_layout(recipe, *machine.workspace_model);
+  const std::vector<PlannedSpan> phases = plan_phases(recipe, *machine.workspace_model);
+  const LayoutPlan& plan = *largest_of(phases).layout;
   if (!json) {
+    if (has_phases(recipe)) std::cout << to_string(phases) << "\nthe steps that take most memory:\n";
     print(plan, machine);
     add_length(recipe, plan.run.model.vocab_size, nullptr);
     if (instructions) std::cout << "\n" << to_string(step_data_of(plan.run, *machine.workspace_model));
@@ -141,6 +160,8 @@ void add_memory(const Recipe& recipe, bool instructions, nlohmann::json* json) {
   add_length(recipe, plan.run.model.vocab_size, json);
   if (instructions) (*json)["step"] = to_json(step_data_of(plan.run, *machine.workspace_model));
   for (const RankClass& c : plan.classes) (*json)["classes"].push_back(json_of(c));
+  if (has_phases(recipe))
+    for (const PlannedSpan& s : phases) (*json)["phases"].push_back(json_of(s));
 }
 
 }  // namespace

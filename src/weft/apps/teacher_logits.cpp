@@ -36,7 +36,7 @@ void require_teacher_of_data(const TeacherLogitsOptions& o, const Recipe& r) {
 }  // namespace
 
 int run_teacher_logits(const TeacherLogitsOptions& o) {
-  const Recipe given = read_recipe(o.recipe, o.overrides);
+  const Recipe given = first_steps_of(read_recipe(o.recipe, o.overrides));
   require_teacher_of_data(o, given);
   check_supported(given);
   require_run_data(given);

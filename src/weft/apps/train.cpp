@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <iostream>
 #include <optional>
 
@@ -9,7 +10,8 @@
 #include "weft/apps/stop_signal.h"
 #include "weft/base/error.h"
 #include "weft/base/is_there.h"
-#include "weft/plan/layout_plan.h"
+#include "weft/base/json.h"
+#include "weft/plan/phase_plans.h"
 #include "weft/train/room.h"
 #include "weft/train/run_data.h"
 #include "weft/train/run_folder.h"
@@ -60,26 +62,29 @@ const char* name_of_samples(const Recipe& r) {
   return "examples";
 }
 
-std::string header(const Recipe& r, const Machine& machine, const RunPlan& plan) {
-  return format_header(
-      "weft train",
-      {{"model", model_text(r, plan.memory.arithmetic)},
-       {"machine", machine.description},
-       {"step", fmt::format("{} {} of {} tokens, {} at a time, {}", r.train.global_batch_size, name_of_samples(r),
-                            r.train.seq_length, r.train.micro_batch_size, r.train.precision)},
-       {"layout", layout_text(r)},
-       {"memory",
-        format_bytes(double(plan.memory.total_bytes())) + (mesh_sizes_of(r).world() > 1 ? " on the largest rank" : "")},
-       {"run folder", r.run.dir}});
+std::string header(const Recipe& whole, const Machine& machine, const RunPlan& plan) {
+  const Recipe r = without_phases(whole);
+  return format_header("weft train",
+                       {{"model", model_text(r, plan.memory.arithmetic)},
+                        {"machine", machine.description},
+                        {"step", fmt::format("{} {} of {} tokens, {} at a time, {}{}", r.train.global_batch_size,
+                                             name_of_samples(r), r.train.seq_length, r.train.micro_batch_size,
+                                             r.train.precision, has_phases(whole) ? "; at first" : "")},
+                        {"layout", layout_text(r)},
+                        {"memory", format_bytes(double(plan.memory.total_bytes())) +
+                                       (mesh_sizes_of(r).world() > 1 ? " on the largest rank" : "")},
+                        {"run folder", r.run.dir}});
 }
 
 void say_notes(const Recipe& recipe, const RunPlan& plan) {
   for (const auto& warning : plan.config.warnings) std::cerr << "note: " << warning << "\n";
   if (plan.config.teacher)
     for (const auto& warning : plan.config.teacher->warnings) std::cerr << "note: of the teacher, " << warning << "\n";
-  if (plan.model.max_positions > 0 && recipe.train.seq_length > plan.model.max_positions)
+  int64_t longest = 0;
+  for (const PhaseSpan& span : phase_spans(recipe)) longest = std::max(longest, span.recipe.train.seq_length);
+  if (plan.model.max_positions > 0 && longest > plan.model.max_positions)
     std::cerr << fmt::format("note: train.seq_length = {} is beyond the {} positions that the model was made for\n",
-                             recipe.train.seq_length, plan.model.max_positions);
+                             longest, plan.model.max_positions);
   // Allowed, as a recipe is tried with fewer ranks.
   const auto& p = recipe.parallel;
   if (recipe.train.numerics == NumericsChoice::invariant && p.tp > 1)
@@ -123,9 +128,31 @@ std::string about_kill(const HostNeed& need, std::optional<int64_t> kills_before
               : "; the kernel has not killed for want of memory, as far as it tells: somebody else sent the signal");
 }
 
+// judge_tokenizer over the data of all phases, whose ids must mean the same.
+RunTokenizer judge_tokenizers(const Recipe& recipe, const RunPlan& plan, const RunData& rows) {
+  const std::vector<PhaseSpan> spans = phase_spans(recipe);
+  Recipe all = spans[0].recipe;
+  auto& entries = all.data.train;
+  for (const PhaseSpan& span : spans) {
+    const std::vector<std::string>& here = span.recipe.data.train;
+    if (here == spans[0].recipe.data.train) continue;
+    const std::string first = text_tokenizer_of(spans[0].recipe), now = text_tokenizer_of(span.recipe);
+    if (first != now && any_is_text(here))
+      throw ConfigError(
+          fmt::format("{}: its texts would be read with data.tokenizer = {}, and the first steps' with {}: say which",
+                      to_string(span), in_quotes(now), in_quotes(first)));
+    for (const std::string& entry : here)
+      if (std::find(entries.begin(), entries.end(), entry) == entries.end()) entries.push_back(entry);
+  }
+  if (entries != spans[0].recipe.data.train) all.data.weights.assign(entries.size(), 1);
+  return judge_tokenizer(all, plan.model.vocab_size, rows.row_templates);
+}
+
 // What the first rank judges, says and writes before the run begins.
-RunLock begin_run(const Recipe& recipe, const Machine& machine, const RunPlan& plan, const RunData& rows) {
-  const RunTokenizer tokenizer = judge_tokenizer(recipe, plan.model.vocab_size, rows.row_templates);
+RunLock begin_run(const Recipe& recipe, const Machine& machine, const std::vector<PlannedSpan>& phases,
+                  const RunData& rows) {
+  const RunPlan& plan = largest_of(phases).layout->run;
+  const RunTokenizer tokenizer = judge_tokenizers(recipe, plan, rows);
   say_notes(recipe, plan);
   for (const std::string& note : machine.notes) std::cerr << "note: " << note << "\n";
   for (const std::string& warning : tokenizer.warnings) std::cerr << "warning: " << warning << "\n";
@@ -135,16 +162,19 @@ RunLock begin_run(const Recipe& recipe, const Machine& machine, const RunPlan& p
     std::cerr << "warning: " << warning << "\n";
   RunLock lock = claim_run_folder(recipe);
   if (const auto failed = keep_tokenizer(tokenizer, recipe.run.dir)) std::cerr << "warning: " << *failed << "\n";
-  std::cerr << header(recipe, machine, plan) << to_string(plan.memory) << std::flush;
+  std::cerr << header(recipe, machine, plan) << to_string(plan.memory) << (has_phases(recipe) ? to_string(phases) : "")
+            << std::flush;
   return lock;
 }
 
 // The ranks of this process, of which the first of all speaks and writes.
 int train(const Recipe& recipe, const RankProcess& process, const TrainOptions& options, const RunData& rows) {
   const Machine machine = machine_for(recipe, int(process.here.size()));
-  const LayoutPlan layout = plan_layout(recipe, *machine.workspace_model);
-  if (process.here.empty()) require_room(machine, layout);
-  if (!options.force) require_room_on_host(recipe, machine, layout, process);
+  const std::vector<PlannedSpan> phases = plan_phases(recipe, *machine.workspace_model);
+  for_each_plan(phases, [&](const Recipe& of_steps, const LayoutPlan& layout) {
+    if (process.here.empty()) require_room(machine, layout);
+    if (!options.force) require_room_on_host(of_steps, machine, layout, process);
+  });
   const auto on_each_rank = [&](const auto& f) {
     if (!options.from.empty()) process.run(mesh_sizes_of(recipe), *machine.mover, f);
   };
@@ -154,7 +184,7 @@ int train(const Recipe& recipe, const RankProcess& process, const TrainOptions& 
   const bool drops = process.leads() && !options.from.empty() && !is_there(recipe.run.dir);
   std::optional<RunLock> lock;
   try {
-    if (process.leads()) lock.emplace(begin_run(recipe, machine, layout.run, rows));
+    if (process.leads()) lock.emplace(begin_run(recipe, machine, phases, rows));
     on_each_rank([&](const ProcessMesh& mesh) { take_chosen(recipe, options.from, *mesh.world); });
     listen_to_signals(kStopping);
     const bool finished = train_on_ranks(
@@ -174,17 +204,19 @@ int train_as_rank(const Recipe& recipe, const TrainOptions& options, const RunDa
 // What can be refused is refused before there is a process.
 int start_ranks(const Recipe& recipe, const Launched& launched, const TrainOptions& options) {
   const Machine machine = machine_to_plan_for(recipe);
-  const LayoutPlan layout = plan_layout(recipe, *machine.workspace_model);
+  const std::vector<PlannedSpan> phases = plan_phases(recipe, *machine.workspace_model);
   const int world = mesh_sizes_of(recipe).world();
   RanksJob job{.ranks = world,
                .command = this_command(),
                .launched = launched,
                .start_timeout_s = 60 * recipe.run.start_timeout_minutes};
   if (!launched.allocated && recipe.run.backend != BackendKind::cuda) {  // all are on this host, and so is their memory
-    const RanksOnHost here = all_on_this_host(layout, true);
-    if (!options.force)
-      require_host_room(recipe, layout, *machine.workspace_model, here, memory_of_this_host(), kForce);
-    job.about_kill = [need = need_on_host(layout, here), kills = kills_for_memory()] {
+    const RanksOnHost here = all_on_this_host(*largest_of(phases).layout, true);
+    for_each_plan(phases, [&](const Recipe& of_steps, const LayoutPlan& layout) {
+      if (!options.force)
+        require_host_room(of_steps, layout, *machine.workspace_model, here, memory_of_this_host(), kForce);
+    });
+    job.about_kill = [need = need_on_host(*largest_of(phases).layout, here), kills = kills_for_memory()] {
       return about_kill(need, kills);
     };
   }
@@ -211,7 +243,7 @@ int train_launched(const TrainOptions& options, const Launched& launched) {
     let_the_first_rank_speak(launched.rank);  // it finds the same
     return kExitUsage;
   }
-  require_run_data(recipe);
+  for (const PhaseSpan& span : phase_spans(recipe)) require_run_data(span.recipe);
   if (recipe.train.objective == ObjectiveKind::distill) prepare_run(recipe, 0);  // refuses a teacher that does not fit
   RunData rows = judge_row_data(recipe);
   if (recipe.run.ranks != RanksKind::mpi) return train(recipe, {}, options, rows);

@@ -13,7 +13,7 @@ int run_verify(const VerifyOptions& options) {
   if (options.recipe.empty()) throw ConfigError("a recipe is missing, as in `weft verify recipe.toml`");
   if (const Launched launched = launched_as(environment); launched.world > 1)
     throw ConfigError(fmt::format("weft verify runs all ranks in one process; start it without {}", launched.by));
-  const Recipe recipe = read_recipe(options.recipe, options.overrides);
+  const Recipe recipe = first_steps_of(read_recipe(options.recipe, options.overrides));
   check_supported(recipe);
   if (recipe.run.ranks != RanksKind::local)
     throw ConfigError(

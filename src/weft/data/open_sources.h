@@ -18,6 +18,9 @@ struct DataSpec {
   std::vector<int64_t> files_of_source = {};
   // Share of each source in the samples; empty: all are walked as one, in the order of their sizes.
   std::vector<double> weights = {};
+  // How many samples of each source (without weights: of all as one) were read before sample 0, by an earlier phase of
+  // the run: its walk goes on behind them. Empty: none.
+  std::vector<int64_t> begun = {};
   std::string dtype = "uint16";  // of raw ids
   std::string loss_mask = {};    // of the only source; a Megatron pair may have one beside it: PREFIX.mask
   PackingKind packing = PackingKind::concatenate_and_split;

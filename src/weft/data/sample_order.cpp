@@ -4,6 +4,7 @@
 #include <bit>
 #include <cmath>
 #include <numeric>
+#include <utility>
 
 #include "weft/base/error.h"
 #include "weft/base/rng.h"
@@ -89,6 +90,24 @@ Mixture::Turn Mixture::operator()(int64_t sample) const {
   return {nodes_[at].first, k};
 }
 
+std::vector<int64_t> Mixture::dealt(int64_t n) const {
+  std::vector<int64_t> counts(nodes_[0].last);
+  std::vector<std::pair<size_t, int64_t>> open = {{0, n}};
+  while (!open.empty()) {
+    const auto [at, k] = open.back();
+    const Node& node = nodes_[at];
+    open.pop_back();
+    if (node.last - node.first == 1) {
+      counts[node.first] = k;
+      continue;
+    }
+    const int64_t left = left_of(k, node.left);
+    open.emplace_back(at + 1, left);
+    open.emplace_back(at + 2 * (node.middle - node.first), k - left);
+  }
+  return counts;
+}
+
 namespace {
 
 constexpr int kRounds = 6;
@@ -133,6 +152,13 @@ SampleOrder::SampleOrder(const DataSpec& spec)
     order_ += fmt::format(" {}+{}", s.first_sample, s.num_samples);
     contents_.push_back(spec.fingerprint ? s.contents() : "");
     fingerprint_ += " " + contents_.back();
+  }
+  begun_ = spec.begun;
+  begun_.resize(spec.weights.empty() ? 1 : spec.weights.size());
+  if (std::any_of(begun_.begin(), begun_.end(), [](int64_t n) { return n > 0; })) {
+    const std::string behind = fmt::format(" begun={}", fmt::join(begun_, ","));
+    fingerprint_ += behind;
+    order_ += behind;
   }
   if (spec.weights.empty()) {
     group_ends_ = {all};
@@ -185,7 +211,7 @@ int64_t SampleOrder::number_of(int64_t k) const {
   WEFT_CHECK(k >= 0, "sample {}", k);
   const auto [group, index] = mixture_ ? (*mixture_)(k) : Mixture::Turn{.source = 0, .index = k};
   const int64_t begin = group == 0 ? 0 : group_ends_[group - 1];
-  return begin + order(group, index, group_ends_[group] - begin);
+  return begin + order(group, begun_[group] + index, group_ends_[group] - begin);
 }
 
 std::string SampleOrder::samples_fingerprint() const {

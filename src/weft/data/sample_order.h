@@ -55,6 +55,8 @@ class Mixture {
     int64_t index;  // how many samples the source had before
   };
   Turn operator()(int64_t sample) const;
+  // How many of samples 0 .. n - 1 each source has.
+  std::vector<int64_t> dealt(int64_t n) const;
 
  private:
   struct Node {  // sources [first, last)
@@ -126,6 +128,7 @@ class SampleOrder final : public TrainingSamples {
   std::vector<int64_t> group_ends_;  // of groups 0 .. g: files that are walked as one
   std::optional<Mixture> mixture_;   // of groups, with weights
   std::vector<double> shares_;       // of groups; together 1
+  std::vector<int64_t> begun_;       // samples of groups that come before
   std::string fingerprint_, order_, packing_;
   std::vector<std::string> contents_;  // of each source
 };

@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "weft/recipe/choices.h"
@@ -35,8 +36,9 @@ struct Recipe {
   struct Train {
     ObjectiveKind objective = ObjectiveKind::cross_entropy;
     int64_t seq_length = 1024, global_batch_size = 64, micro_batch_size = 4;
-    int64_t train_iters = 1000;  // 0: as epochs says, which is above 0 then
-    double epochs = 0;           // 0: as train_iters says
+    std::vector<int64_t> rampup_batch_size = {};  // samples at first, samples more each time, samples of it all
+    int64_t train_iters = 1000;                   // 0: as epochs says, which is above 0 then
+    double epochs = 0;                            // 0: as train_iters says
     PrecisionChoice precision = PrecisionChoice::f32;
     ReduceDtype grad_reduce_dtype = ReduceDtype::f32;
     NumericsChoice numerics = NumericsChoice::fast;
@@ -70,6 +72,7 @@ struct Recipe {
     double lr = 3e-4, min_lr = 0;
     LrSchedule::Style lr_decay_style = LrSchedule::Style::cosine;
     int64_t lr_warmup_iters = 0, lr_decay_iters = 0, lr_wsd_decay_iters = 0;
+    LrScaling lr_scaling = LrScaling::none;
     double weight_decay = 0.1, adam_beta1 = 0.9, adam_beta2 = 0.95, adam_eps = 1e-8, momentum = 0.9, clip_grad = 1;
     int64_t min_8bit_size = 4096;
     double muon_momentum = 0.95;
@@ -120,6 +123,13 @@ struct Recipe {
     double distributed_timeout_minutes = 10, start_timeout_minutes = 2;
     bool operator==(const Run&) const = default;
   } run;
+  // A [[phase]]: what other values some keys have from a step on (recipe_phases.h).
+  struct Phase {
+    int64_t from_step = 0;                                           // counted from 0
+    std::vector<std::pair<std::string, std::string>> settings = {};  // keys, in the order of recipe_keys, and TOML
+    bool operator==(const Phase&) const = default;
+  };
+  std::vector<Phase> phases = {};
   bool operator==(const Recipe&) const = default;
 };
 

@@ -7,6 +7,7 @@
 #include "weft/base/nearest.h"
 #include "weft/comm/process_mesh.h"
 #include "weft/recipe/recipe_keys.h"
+#include "weft/recipe/recipe_phases.h"
 #include "weft/schedule/pipeline.h"
 
 namespace weft {
@@ -453,6 +454,9 @@ void refuse_idle(const Recipe& r, Refusals& refusals) {
                     "without moe.capacity_factor there is room for all rows", "moe.overflow = \"error\"");
   refuse_unheeded(r, refusals);
   const auto& o = r.optimizer;
+  refusals.add_idle(has_idle_lr_scaling(r), fmt::format("optimizer.lr_scaling = \"{}\"", o.lr_scaling),
+                    "neither train.rampup_batch_size nor a [[phase]] with train.global_batch_size changes the batch",
+                    "optimizer.lr_scaling = \"none\"");
   refusals.add_idle(o.lr_decay_style != LrSchedule::Style::wsd && o.lr_wsd_decay_iters > 0,
                     fmt::format("optimizer.lr_wsd_decay_iters = {}", o.lr_wsd_decay_iters),
                     fmt::format("optimizer.lr_decay_style = \"{}\" has no fall of its own", o.lr_decay_style),
@@ -532,6 +536,13 @@ void check_supported(const Recipe& r) {
   refuse_beside_objective(r, refusals);
   refuse_idle(r, refusals);
   refusals.throw_any();
+  if (!has_phases(r)) return;
+  for (PhaseSpan& span : phase_spans(r)) {
+    span.recipe.optimizer.lr_scaling = LrScaling::none;  // which has made its learning rate
+    try {
+      check_supported(span.recipe);
+    } catch (const ConfigError& e) { throw ConfigError(fmt::format("{}: {}", to_string(span), e.what())); }
+  }
 }
 
 }  // namespace weft

@@ -92,6 +92,9 @@ std::vector<RecipeKey> recipe_keys(Recipe& r) {
        "samples of a step; with dpo and reward pairs, with grpo and ppo rollouts, with kto examples"},
       {"train.micro_batch_size", &t.micro_batch_size, count(1, 1 << 16),
        "samples that go through the model at once, on one rank; of pairs both sequences"},
+      {"train.rampup_batch_size", &t.rampup_batch_size, count(1),
+       "[start, increment, samples]: the batch grows from start samples to global_batch_size in steps of increment, "
+       "evenly over so many samples (Megatron's --rampup-batch-size); empty: it does not (docs/tune/phases.md)"},
       {"train.train_iters", &t.train_iters, count(0),
        "steps of the whole run; a run may be given more of them later, as said below; 0: as train.epochs says"},
       {"train.epochs", &t.epochs, at_least(0),
@@ -206,6 +209,9 @@ std::vector<RecipeKey> recipe_keys(Recipe& r) {
       {"optimizer.lr_decay_iters", &o.lr_decay_iters, count(0),
        "step at which min_lr is reached, warm-up included; 0: train.train_iters"},
       {"optimizer.lr_wsd_decay_iters", &o.lr_wsd_decay_iters, count(0), "wsd: length of the fall at the end"},
+      {"optimizer.lr_scaling", choice(o.lr_scaling), anything(),
+       "how lr and min_lr follow the batch size where a [[phase]] or rampup_batch_size changes it: not at all; in "
+       "proportion (Goyal et al. 2017); or as its square root (Malladi et al. 2022, for Adam)"},
       {"optimizer.weight_decay", &o.weight_decay, at_least(0),
        "of matrices and tables only, not of biases and norms; adamw, adamw8bit, muon: decoupled; sgd: added to the "
        "gradient"},

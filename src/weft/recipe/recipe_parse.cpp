@@ -8,6 +8,7 @@
 #include "weft/base/json.h"
 #include "weft/base/nearest.h"
 #include "weft/recipe/recipe_hints.h"
+#include "weft/recipe/recipe_phases.h"
 #include "weft/recipe/recipe_read.h"
 
 namespace weft {
@@ -37,11 +38,16 @@ std::string quoted_list(const std::string& bare) {
 // Sets the fields of a recipe, and collects every problem before it speaks.
 class Parser {
  public:
-  Parser(Recipe& recipe, const std::string& source) : source_(source), keys_(recipe_keys(recipe)) {}
+  Parser(Recipe& recipe, const std::string& source)
+      : source_(source), keys_(recipe_keys(recipe)), phases_(recipe.phases) {}
 
   void table(const toml::table& top) {
     for (const auto& [name, node] : top) {
       const std::string section(name.str());
+      if (section == "phase") {
+        read_phases(node, place(name.source()));
+        continue;
+      }
       const toml::table* inside = node.as_table();
       if (inside == nullptr || inside->empty()) {
         if (!is_section(section))
@@ -65,6 +71,9 @@ class Parser {
     const size_t equals = text.find('=');
     if (equals == std::string::npos) return add(here, fmt::format("{}: expected section.key=value", in_quotes(text)));
     const std::string name = text.substr(0, equals);
+    if (name == "phase" || name.starts_with("phase."))
+      return add(here,
+                 fmt::format("{}: [[phase]] tables are read from the recipe's file alone; write them there", name));
     const RecipeKey* key = find(name);
     const toml::table value = override_value(text.substr(equals + 1), key);
     if (key != nullptr && std::holds_alternative<std::vector<std::string>*>(key->field) &&
@@ -102,6 +111,7 @@ class Parser {
                       set == places_.end() ? " (its default)" : "", c.expected,
                       c.nearest.empty() ? "" : "; the nearest that works: " + c.nearest));
     }
+    if (problems_.empty()) check_phases(recipe);
   }
 
   void throw_problems() {
@@ -133,6 +143,72 @@ class Parser {
     return std::any_of(keys_.begin(), keys_.end(), [&](const RecipeKey& k) { return k.section() == name; });
   }
 
+  // What is wrong with the phases; of values that do not fit each other, those of the first steps that have some.
+  void check_phases(const Recipe& recipe) {
+    const auto place_of = [&](int phase) { return phase < 0 ? Place{.text = source_} : phase_places_[size_t(phase)]; };
+    for (const PhaseProblem& p : phase_problems(recipe)) add(place_of(p.phase), p.text);
+    if (!problems_.empty() || !has_phases(recipe)) return;
+    for (PhaseSpan& span : phase_spans(recipe)) {
+      for (const Conflict& c : conflicts(span.recipe)) {
+        std::string value;
+        for (const RecipeKey& key : recipe_keys(span.recipe))
+          if (key.name == c.key) value = value_of(key);
+        add(place_of(span.phase - 1),
+            fmt::format("{} = {} in steps {} to {}: expected {}{}", c.key, value, span.first_step, span.end_step - 1,
+                        c.expected, c.nearest.empty() ? "" : "; the nearest that works: " + c.nearest));
+      }
+      if (!problems_.empty()) return;
+    }
+  }
+
+  void read_phases(const toml::node& node, const Place& where) {
+    const toml::array* all = node.as_array();
+    if (all == nullptr || !all->is_array_of_tables())
+      return add(where, "phase: expected tables, [[phase]], each with a from_step and the keys that change there");
+    for (const toml::node& one : *all) read_phase(*one.as_table(), place(one.source()));
+  }
+
+  void read_phase(const toml::table& table, const Place& where) {
+    Recipe::Phase phase;
+    Recipe scratch;
+    std::vector<RecipeKey> keys = recipe_keys(scratch);
+    std::map<std::string, std::string> values;
+    const toml::node* from = table.get("from_step");
+    const auto step = from != nullptr && from->is_integer() ? from->value<int64_t>() : std::nullopt;
+    if (!step || *step < 1 || double(*step) > kMostCount)
+      add(where,
+          fmt::format("[[phase]]: expected from_step = N, a whole number from 1 to {}: the step, counted from 0, "
+                      "that is its first",
+                      int64_t(kMostCount)));
+    phase.from_step = step.value_or(0);
+    for (const auto& [name, node] : table) {
+      if (name.str() == "from_step") continue;
+      const toml::table* inside = node.as_table();
+      if (inside == nullptr || inside->empty())
+        add(place(name.source()), fmt::format("[[phase]]: {}: expected section.key = value, as in optimizer.lr = 1e-4",
+                                              shown_name(std::string(name.str()))));
+      else
+        for (const auto& [key, value] : *inside)
+          read_phase_value(fmt::format("{}.{}", name.str(), key.str()), value, place(key.source()), keys, values);
+    }
+    for (const RecipeKey& key : keys)
+      if (values.count(key.name)) phase.settings.emplace_back(key.name, values[key.name]);
+    phases_.push_back(std::move(phase));
+    phase_places_.push_back(where);
+  }
+
+  void read_phase_value(const std::string& name, const toml::node& value, const Place& where,
+                        const std::vector<RecipeKey>& keys, std::map<std::string, std::string>& values) {
+    const auto key = std::find_if(keys.begin(), keys.end(), [&](const RecipeKey& k) { return k.name == name; });
+    if (key == keys.end()) return refuse_name(name, value, where);
+    const auto may = phase_keys();
+    if (std::find(may.begin(), may.end(), name) == may.end())
+      return add(where, fmt::format("{} = {} cannot change in a [[phase]]; these keys may: {}", name, shown(value),
+                                    fmt::join(may, ", ")));
+    if (!read_value(*key, value)) return refuse_value(*key, value, where);
+    values[name] = value_of(*key);
+  }
+
   // As TOML; as plain text where it is none, or where only text is wanted (run.dir=2024 is a folder).
   static toml::table override_value(const std::string& value, const RecipeKey* key) {
     const bool text =
@@ -152,6 +228,10 @@ class Parser {
       return;
     }
     bad_.insert(key.name);
+    refuse_value(key, value, where);
+  }
+
+  void refuse_value(const RecipeKey& key, const toml::node& value, const Place& where) {
     std::string expected = expectation(key);
     if (key.allowed.max == kMostCount) expected += fmt::format(" and at most {}", int64_t(kMostCount));
     if (const auto choices = key.choices(); value.is_string() && !choices.empty()) {
@@ -194,6 +274,8 @@ class Parser {
 
   const std::string source_;
   std::vector<RecipeKey> keys_;
+  std::vector<Recipe::Phase>& phases_;
+  std::vector<Place> phase_places_;
   std::vector<Problem> problems_;
   std::map<std::string, Place> places_;  // of the keys that were given
   std::set<std::string> bad_;            // keys whose value is told already

@@ -55,6 +55,10 @@ std::string to_toml(const Recipe& recipe) {
     }
     if (const std::string value = value_of(key); !value.empty()) text += fmt::format("{} = {}\n", key.last(), value);
   }
+  for (const Recipe::Phase& phase : recipe.phases) {
+    text += fmt::format("\n[[phase]]\nfrom_step = {}\n", phase.from_step);
+    for (const auto& [key, value] : phase.settings) text += fmt::format("{} = {}\n", key, value);
+  }
   return text;
 }
 
@@ -88,7 +92,9 @@ std::vector<KeyHelp> recipe_help() {
 std::string recipe_reference(int columns) {
   constexpr size_t kKey = 29, kDefault = 13, kIndent = kKey + 1 + kDefault + 1, kNarrowest = 30;
   const size_t width = std::max(size_t(std::max(columns, 0)), kIndent + kNarrowest) - kIndent;
-  std::string text = "A recipe is a TOML file; on the command line, section.key=value replaces what it says.\n";
+  std::string text =
+      "A recipe is a TOML file; on the command line, section.key=value replaces what it says.\n"
+      "[[phase]] tables give some keys other values from a step on: docs/tune/phases.md.\n";
   for_each_key([&](const std::string&) { text += "\n"; },
                [&](const KeyHelp& key) {
                  const auto cell = [](const std::string& of, size_t columns, size_t indent) {

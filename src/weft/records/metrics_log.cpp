@@ -57,15 +57,24 @@ double number_at(const Json& json, const char* key) {
 
 // Numbers by names that no other field of a step has.
 std::vector<std::pair<std::string, double>> terms_of(const Json& json) {
-  constexpr std::string_view kFields[] = {"step",         "loss",       "aux_loss",     "z_loss",       "mtp_loss",
-                                          "grad_norm",    "lr",         "mfu",          "tokens_per_s", "step_time_s",
-                                          "memory_bytes", "loss_scale", "skipped_steps"};
+  constexpr std::string_view kFields[] = {
+      "step",         "loss",       "aux_loss",      "z_loss",       "mtp_loss",
+      "grad_norm",    "lr",         "mfu",           "tokens_per_s", "step_time_s",
+      "memory_bytes", "loss_scale", "skipped_steps", "phase",        "global_batch_size",
+      "seq_length"};
   std::vector<std::pair<std::string, double>> terms;
   for (const auto& [name, value] : json.items()) {
     const bool is_field = std::find(std::begin(kFields), std::end(kFields), name) != std::end(kFields);
     if (!is_field && (value.is_number() || value.is_null())) terms.emplace_back(name, number_at(json, name.c_str()));
   }
   return terms;
+}
+
+std::optional<StepRecord::Phase> phase_of(const Json& json) {
+  if (!json.contains("phase")) return {};
+  return StepRecord::Phase{.number = json["phase"].get<int64_t>(),
+                           .global_batch_size = json.value("global_batch_size", int64_t(0)),
+                           .seq_length = json.value("seq_length", int64_t(0))};
 }
 
 StepRecord step_record(const Json& json) {
@@ -85,6 +94,7 @@ StepRecord step_record(const Json& json) {
           .expert_load = json.value("expert_load", std::vector<std::vector<int64_t>>()),
           .router_entropy = json.value("router_entropy", std::vector<double>()),
           .dropped = json.value("dropped", std::vector<int64_t>()),
+          .phase = phase_of(json),
           .terms = terms_of(json)};
 }
 
@@ -129,6 +139,9 @@ std::string to_json(const StepRecord& r) {
     json["z_loss"] = r.z_loss, json["expert_load"] = r.expert_load, json["router_entropy"] = r.router_entropy;
   if (r.mtp_loss != 0) json["mtp_loss"] = r.mtp_loss;
   if (!r.dropped.empty()) json["dropped"] = r.dropped;
+  if (r.phase)
+    json["phase"] = r.phase->number, json["global_batch_size"] = r.phase->global_batch_size,
+    json["seq_length"] = r.phase->seq_length;
   for (const auto& [name, value] : r.terms) json[name] = value;
   return json.dump();
 }

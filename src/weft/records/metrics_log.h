@@ -4,6 +4,7 @@
 #pragma once
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -30,6 +31,12 @@ struct StepRecord {
   std::vector<std::vector<int64_t>> expert_load = {};
   std::vector<double> router_entropy = {};
   std::vector<int64_t> dropped = {};  // likewise: pairs of a token and an expert; none where they cannot be dropped
+  // Of a run with phases: which one the step is of (0: before the first), and the size of its batch and samples.
+  struct Phase {
+    int64_t number = 0, global_batch_size = 0, seq_length = 0;
+    bool operator==(const Phase&) const = default;
+  };
+  std::optional<Phase> phase = {};
   // What the objective says beside the loss, by name: none of cross-entropy.
   std::vector<std::pair<std::string, double>> terms = {};
 

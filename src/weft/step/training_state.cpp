@@ -1,5 +1,9 @@
 #include "weft/step/training_state.h"
 
+#include <utility>
+
+#include "weft/base/error.h"
+
 namespace weft {
 
 PersistentArenas::PersistentArenas(const Sizes& s, const std::shared_ptr<Memory>& memory)
@@ -10,6 +14,29 @@ PersistentArenas::PersistentArenas(const Sizes& s, const std::shared_ptr<Memory>
       transit("blocks in transit", s.transit, memory),
       constants("constants", s.constants, memory),
       records("losses and norms", s.records, memory->shared()) {}
+
+namespace {
+
+Arena begun_again(Arena arena, int64_t bytes) {
+  WEFT_CHECK(arena.peak() == bytes, "{}: {} bytes are kept, {} planned", arena.name(), arena.peak(), bytes);
+  arena.rewind();
+  return arena;
+}
+
+}  // namespace
+
+PersistentArenas::PersistentArenas(const Sizes& s, const std::shared_ptr<Memory>& memory, KeptArenas kept)
+    : params(begun_again(std::move(kept.params), s.params)),
+      grads("gradients", s.grads, memory),
+      states(begun_again(std::move(kept.states), s.states)),
+      frozen(begun_again(std::move(kept.frozen), s.frozen)),
+      transit("blocks in transit", s.transit, memory),
+      constants("constants", s.constants, memory),
+      records("losses and norms", s.records, memory->shared()) {}
+
+KeptArenas PersistentArenas::take_kept() {
+  return {.params = std::move(params), .states = std::move(states), .frozen = std::move(frozen)};
+}
 
 PersistentArenas::Sizes PersistentArenas::peak() const {
   return {.params = params.peak(),

@@ -10,6 +10,11 @@
 
 namespace weft {
 
+// What stays where it lies from one phase of a run to the next, whose steps differ but whose weights do not.
+struct KeptArenas {
+  Arena params, states, frozen;
+};
+
 // Default-made, they count: a dry run. With capacities, they hold.
 struct PersistentArenas {
   struct Sizes {
@@ -19,6 +24,9 @@ struct PersistentArenas {
   };
   PersistentArenas() = default;
   explicit PersistentArenas(const Sizes& sizes, const std::shared_ptr<Memory>& memory = host_memory());
+  // With those of another phase, whose tensors lie at the same places: weights and state are as they were.
+  PersistentArenas(const Sizes& sizes, const std::shared_ptr<Memory>& memory, KeptArenas kept);
+  KeptArenas take_kept();
   Sizes peak() const;
 
   Arena params{"parameters"};  // masters and compute copies

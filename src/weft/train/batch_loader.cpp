@@ -92,7 +92,7 @@ BatchLoader::BatchLoader(const TrainingSamples& samples, Shape shape)
 OpenSource::Counted BatchLoader::counted(int64_t step) const {
   OpenSource::Counted n;
   for (int64_t i = 0; i < shape_.global_batch_size(); ++i) {
-    const OpenSource::Counted here = samples_.counted(step * shape_.global_batch_size() + i);
+    const OpenSource::Counted here = samples_.counted(shape_.sample_of(step) + i);
     n.targets += here.targets;
     n.further += here.further;
   }
@@ -112,7 +112,7 @@ void BatchLoader::load(int64_t step, MicroBatch& b) {
 void BatchLoader::load_others(int64_t step, MicroBatch& b) { load_by(&TrainingSamples::read_other, step, b); }
 
 int64_t BatchLoader::first_of(int64_t step, const MicroBatch& b) const {
-  return step * shape_.global_batch_size() + shape_.order.global_of(b.index) * shape_.micro_batch_size;
+  return shape_.sample_of(step) + shape_.order.global_of(b.index) * shape_.micro_batch_size;
 }
 
 void BatchLoader::load_by(Read read, int64_t step, MicroBatch& b) {

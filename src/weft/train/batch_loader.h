@@ -37,13 +37,17 @@ void set_top(MicroBatch& b, int64_t i, const WholeTop& top);
 // Adds the documents of sequence i: one begins wherever a position is 0. `sample`: its global number.
 void add_spans(int64_t i, std::span<const int32_t> positions, int64_t sample, std::vector<AttentionSpan>& spans);
 
-// Micro-batch m of a rank's step s holds the global samples from s G + g(m) B on: the order is TrainingSamples' alone.
-//   G sequences of a global batch   B sequences of a micro-batch   g(m) which of the global batch's micro-batches it is
+// Micro-batch m of a rank's step s holds the global samples from k + (s - f) G + g(m) B on: the order is
+// TrainingSamples' alone.
+//   f first step of a phase, 0 without phases   k global sample with which it begins   G sequences of a global batch B
+//   sequences of a micro-batch   g(m) which of the global batch's micro-batches it is
 class BatchLoader {
  public:
   struct Shape {
     int64_t seq_length, micro_batch_size;
     GradientOrder order;
+    int64_t first_step = 0, first_sample = 0;
+    int64_t sample_of(int64_t step) const { return first_sample + (step - first_step) * global_batch_size(); }
     int64_t global_batch_size() const { return micro_batch_size * order.global_micro_batches(); }
   };
   BatchLoader(const TrainingSamples& samples, Shape shape);

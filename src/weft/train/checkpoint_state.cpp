@@ -195,6 +195,8 @@ void save_progress(const fs::path& file, const Progressed& progressed, const std
   if (!progressed.base.empty()) json["base"] = progressed.base;
   if (!progressed.teacher.empty()) json["teacher"] = progressed.teacher;
   if (const auto& h = progressed.held_out) json["held_out"] = {{"loss", h->loss}, {"tokens", h->tokens}};
+  if (const auto& p = progressed.place)
+    json["place"] = {{"phase", p->phase}, {"mix", p->mix}, {"next_sample", p->next_sample}, {"begun", p->begun}};
   if (const auto& s = progressed.loss_scale)
     json["loss_scale"] = {{"scale", s->scale},
                           {"good_steps", s->good_steps},
@@ -218,6 +220,19 @@ std::optional<LossScaleState> loss_scale_in(const JsonFields& fields) {
                         .skipped_steps = s.integer("skipped_steps", {.min = 0})};
 }
 
+std::optional<MixPlace> place_in(const JsonFields& fields) {
+  if (!fields.has("place")) return {};
+  const JsonFields p = fields.object("place");
+  MixPlace place{.phase = p.integer("phase", {.min = 0}),
+                 .mix = p.integer("mix", {.min = 0}),
+                 .next_sample = p.integer("next_sample", {.min = 0})};
+  for (const auto& n : p.list("begun", "a list of numbers of samples")) {
+    if (!n.is_number_integer() || n.get<int64_t>() < 0) p.fail("begun", "a list of numbers of samples");
+    place.begun.push_back(n.get<int64_t>());
+  }
+  return place;
+}
+
 Progressed load_progress(const fs::path& file) {
   const nlohmann::json json = read_json_file(file);
   const JsonFields fields(json, file.string());
@@ -235,7 +250,8 @@ Progressed load_progress(const fs::path& file) {
           .context = fields.has("context") ? fields.integer("context", {.min = 1}) : 0,
           .held_out = held_out_in(fields),
           .base = fields.has("base") ? fields.string("base") : "",
-          .teacher = fields.has("teacher") ? fields.string("teacher") : ""};
+          .teacher = fields.has("teacher") ? fields.string("teacher") : "",
+          .place = place_in(fields)};
 }
 
 }  // namespace

@@ -14,6 +14,14 @@
 
 namespace weft {
 
+// Where a run with phases is in its data (RunSpan).
+struct MixPlace {
+  int64_t phase = 0;                 // of the last step
+  int64_t mix = 0, next_sample = 0;  // of its order of samples
+  std::vector<int64_t> begun = {};
+  bool operator==(const MixPlace&) const = default;
+};
+
 struct Progressed {                               // how far a run is
   int64_t step = 0;                               // optimizer steps done
   int64_t samples = 0;                            // global samples consumed: the position in the data
@@ -25,6 +33,7 @@ struct Progressed {                               // how far a run is
   std::optional<HeldOut> held_out = {};           // where the weights were evaluated
   std::string base = {};     // fingerprint_of_weights of what it reads and never writes: an adapter's base, a reference
   std::string teacher = {};  // likewise
+  std::optional<MixPlace> place = {};  // of a run with phases
 };
 
 struct CheckpointSource {

@@ -1,13 +1,36 @@
 #include "weft/train/rank_run.h"
 
+#include <utility>
+
 #include "weft/base/error.h"
 
 namespace weft {
 
+namespace {
+
+PersistentArenas arenas_of(const MemoryPlan& plan, const Machine& machine, std::optional<KeptArenas> kept) {
+  if (kept) return PersistentArenas(plan.persistent, machine.memory, std::move(*kept));
+  return PersistentArenas(plan.persistent, machine.memory);
+}
+
+}  // namespace
+
 RankRun::RankRun(RunPlan of_rank, const Machine& machine, const ProcessMesh& of_mesh, const DecorateBackend& decorate)
+    : RankRun(std::move(of_rank), machine, of_mesh, decorate, std::nullopt) {}
+
+RankRun::RankRun(RunPlan of_rank, const Machine& machine, const ProcessMesh& of_mesh, std::optional<KeptArenas> kept)
+    : RankRun(std::move(of_rank), machine, of_mesh, {}, std::move(kept)) {}
+
+KeptArenas RankRun::take_kept() {
+  backend.wait_all();
+  return arenas.take_kept();
+}
+
+RankRun::RankRun(RunPlan of_rank, const Machine& machine, const ProcessMesh& of_mesh, const DecorateBackend& decorate,
+                 std::optional<KeptArenas> kept)
     : RankBackend(machine, of_mesh, of_rank.memory.workspace, decorate),
       plan(std::move(of_rank)),
-      arenas(plan.memory.persistent, machine.memory),
+      arenas(arenas_of(plan.memory, machine, std::move(kept))),
       state(plan.model, plan.step, *plan.optimizer, arenas, mesh),
       late_(machine.late),
       executor(state, plan.step, plan.memory, {backend, mesh, machine.memory}) {}

@@ -1,5 +1,7 @@
 #include "weft/train/run_data.h"
 
+#include <stdio.h>
+
 #include <algorithm>
 
 #include "weft/base/error.h"
@@ -11,6 +13,7 @@
 #include "weft/pipeline/provenance.h"
 #include "weft/pipeline/row_encoder.h"
 #include "weft/plan/run_plan.h"
+#include "weft/records/clock.h"
 #include "weft/train/data_files.h"
 #include "weft/train/run_tokenizer.h"
 
@@ -180,10 +183,12 @@ std::shared_ptr<const TrainingSamples> with_teacher_logits(const Recipe& r,
 
 }  // namespace
 
-RunData open_run_data(const Recipe& r, const ModelSpec& model, const TokenizeProgress& progress) {
+RunData open_run_data(const Recipe& r, const ModelSpec& model, const TokenizeProgress& progress,
+                      const std::vector<int64_t>& begun) {
   if (!reads_tokens(r.train.objective)) return open_row_data(r, model.vocab_size);
   DataSpec spec = data_spec_of(r, model.vocab_size);
   spec.progress = progress;
+  spec.begun = begun;
   Datasets datasets;
   require_vocabulary(dataset_tokenizers(spec.paths, datasets), model.vocab_size);
   RunData data;
@@ -204,12 +209,29 @@ RunData open_run_data(const Recipe& r, const ModelSpec& model, const TokenizePro
     spec.paths = std::move(files.paths);
     spec.files_of_source = std::move(files.files_of_source);
     spec.weights.clear();
+    spec.begun.clear();
     spec.loss_mask.clear();
     spec.valid_fraction = 0;
     require_vocabulary(dataset_tokenizers(spec.paths, datasets), model.vocab_size);
     for (const std::string& path : spec.paths) datasets.find(path);
   }
   data.valid = open_eval_windows(spec);
+  return data;
+}
+
+RunData open_rank_data(const Recipe& recipe, const ModelSpec& model, Communicator& world, int terminal_fd,
+                       const std::vector<int64_t>& begun) {
+  const bool leads = world.rank() == 0;
+  if (!leads) barrier(world);
+  double told = now_s();
+  const auto tell = [&](std::string_view path, double done) {
+    constexpr double kEvery = 2;  // seconds
+    if (now_s() - told < kEvery) return;
+    told = now_s();
+    ::dprintf(terminal_fd, "tokenizing %.*s: %.0f %%\n", int(path.size()), path.data(), 100 * done);
+  };
+  RunData data = open_run_data(recipe, model, tell, begun);
+  if (leads) barrier(world);
   return data;
 }
 

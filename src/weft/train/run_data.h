@@ -8,6 +8,7 @@
 #include <optional>
 #include <string_view>
 
+#include "weft/comm/communicator.h"
 #include "weft/data/sample_order.h"
 #include "weft/models/model_spec.h"
 #include "weft/recipe/recipe.h"
@@ -24,7 +25,7 @@ struct RunSource {
 
 struct RunData {
   std::shared_ptr<const TrainingSamples> train;
-  std::unique_ptr<EvalWindows> valid;                      // null where nothing is held out
+  std::shared_ptr<const EvalWindows> valid;                // null where nothing is held out
   std::shared_ptr<const TrainingSamples> valid_rows = {};  // likewise, where the objective reads pairs
   std::vector<RunSource> sources;                          // of train
   // The chat templates, by name, that rows of texts were rendered with; none: there were no such rows.
@@ -44,8 +45,15 @@ void require_run_data(const Recipe& recipe);
 
 // Opens (and tokenizes, where that is needed) what the recipe names; `progress` hears how far a file is, from 0 to 1.
 // Throws FileError, ConfigError; a token file that is not as its dataset's manifest says is a FileError.
+// `begun`: as of DataSpec, of a phase.
 using TokenizeProgress = std::function<void(std::string_view path, double done)>;
-RunData open_run_data(const Recipe& recipe, const ModelSpec& model, const TokenizeProgress& progress = nullptr);
+RunData open_run_data(const Recipe& recipe, const ModelSpec& model, const TokenizeProgress& progress = nullptr,
+                      const std::vector<int64_t>& begun = {});
+
+// The same on a rank: the first one makes the caches of tokenized text, and tells on the terminal how far it is; the
+// others find them. Collective.
+RunData open_rank_data(const Recipe& recipe, const ModelSpec& model, Communicator& world, int terminal_fd,
+                       const std::vector<int64_t>& begun = {});
 
 // The same where the objective reads rows, which needs no more of the model.
 RunData open_row_data(const Recipe& recipe, int64_t vocab_size);

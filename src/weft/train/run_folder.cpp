@@ -17,6 +17,7 @@
 #include "weft/base/mapped_file.h"
 #include "weft/checkpoint/checkpoint_check.h"
 #include "weft/comm/agree.h"
+#include "weft/recipe/recipe_phases.h"
 #include "weft/train/checkpoint_state.h"
 #include "weft/train/data_files.h"
 #include "weft/train/run_data.h"
@@ -94,8 +95,10 @@ void judge_chosen(const Recipe& recipe, const fs::path& checkpoint, Communicator
   }
   require_whole(checkpoint, CheckpointPart::all, ranks, num_threads);
   if (!leads) return;
-  refuse_another_recipe(recipe, checkpoint / "weft" / "recipe.toml", fmt::format("--from {}", checkpoint.string()));
-  require_steps_left(recipe, read_progress(checkpoint).step, checkpoint);
+  const int64_t done = read_progress(checkpoint).step;
+  refuse_another_recipe(recipe, checkpoint / "weft" / "recipe.toml", fmt::format("--from {}", checkpoint.string()),
+                        done);
+  require_steps_left(recipe, done, checkpoint);
 }
 
 void take_chosen(const Recipe& recipe, const fs::path& checkpoint, Communicator& ranks) {
@@ -173,12 +176,15 @@ void refuse_foreign(const Recipe& recipe) {
   std::error_code error;
   const bool has_recipe = fs::exists(file, error);
   if (has_recipe && has_results(dir)) {
+    const auto newest = newest_checkpoint(dir);
+    const int64_t done = newest ? steps_of(*newest) : 0;
     refuse_another_recipe(
         recipe, file,
         fmt::format("run.dir = \"{}\" holds a run of another recipe; choose another run.dir (to go on "
                     "from that run's weights: model.path=<its newest checkpoint> model.init=pretrained)",
-                    recipe.run.dir));
-    if (const auto newest = newest_checkpoint(dir)) require_steps_left(recipe, steps_of(*newest), *newest);
+                    recipe.run.dir),
+        done);
+    if (newest) require_steps_left(recipe, done, *newest);
   } else if (fs::exists(dir, error) && !(has_recipe && is_ours(file)) && !is_as_good_as_empty(dir)) {
     throw ConfigError(fmt::format("run.dir = \"{}\" exists, and is no run of weft's: choose another", recipe.run.dir));
   }
@@ -186,7 +192,8 @@ void refuse_foreign(const Recipe& recipe) {
 
 }  // namespace
 
-void refuse_another_recipe(const Recipe& recipe, const std::filesystem::path& file, const std::string& what) {
+void refuse_another_recipe(const Recipe& recipe, const std::filesystem::path& file, const std::string& what,
+                           int64_t steps_done) {
   Recipe there = parse_recipe_file(file.string(), {});
   if (have_the_same_files(there, recipe)) {  // a dataset's folder, or what is in it
     there.data.train = recipe.data.train;
@@ -194,10 +201,19 @@ void refuse_another_recipe(const Recipe& recipe, const std::filesystem::path& fi
     there.data.valid = recipe.data.valid;
   }
   allow_another_length(there, recipe);
-  const auto differences = recipe_differences(there, recipe);
+  auto differences = recipe_differences(there, recipe);
+  for (std::string& d : phase_differences(there, recipe, steps_done)) differences.push_back(std::move(d));
   if (differences.empty()) return;
   std::string list;
   for (const auto& d : differences) list += "\n  " + d;
+  const auto may = phase_keys();
+  if (std::any_of(differences.begin(), differences.end(), [&](const std::string& d) {
+        return std::find(may.begin(), may.end(), std::string_view(d).substr(0, d.find(':'))) != may.end();
+      }))
+    list += fmt::format(
+        "\nFrom a step on, a run may have other values of some of these: leave them as they were, and add a [[phase]] "
+        "with from_step = {} to the recipe (docs/tune/phases.md)",
+        std::max<int64_t>(1, steps_done));
   throw ConfigError(fmt::format("{}. Differences:{}", what, list));
 }
 

@@ -31,9 +31,10 @@ void drop_run_folder(const Recipe& recipe);
 RunLock claim_run_folder(const Recipe& recipe);
 
 // Throws ConfigError that names every difference between a recipe and that of a run (a file that weft wrote) which this
-// run may not have: all but settings that do not change the result, and the length of the run (run_length.h). `what`
-// begins the message.
-void refuse_another_recipe(const Recipe& recipe, const std::filesystem::path& file, const std::string& what);
+// run may not have: all but settings that do not change the result, the length of the run (run_length.h), and phases
+// that begin after the steps that are done. `what` begins the message.
+void refuse_another_recipe(const Recipe& recipe, const std::filesystem::path& file, const std::string& what,
+                           int64_t steps_done);
 
 // Writes recipe.toml anew, for the owner of the folder.
 void write_run_recipe(const Recipe& recipe);

@@ -1,10 +1,12 @@
 #include "weft/train/run_length.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "weft/base/error.h"
 #include "weft/plan/run_plan.h"
 #include "weft/recipe/recipe_keys.h"
+#include "weft/recipe/recipe_phases.h"
 
 namespace weft {
 namespace {
@@ -18,6 +20,24 @@ int64_t decay_end(const Recipe& r) {
 }
 bool decays_to_the_end(const Recipe& r) {
   return r.optimizer.lr_decay_iters == 0 || r.optimizer.lr_decay_iters == r.train.train_iters;
+}
+
+// The learning rate of a step behind so many updates.
+double rate_of(const Recipe& recipe, int64_t step, int64_t updates) {
+  const std::vector<PhaseSpan> spans = phase_spans(recipe);
+  const auto at = std::find_if(spans.begin(), spans.end(), [&](const PhaseSpan& span) { return step < span.end_step; });
+  const PhaseSpan& span = at == spans.end() ? spans.back() : *at;
+  return lr_schedule_of(span.recipe).at(span.lr_first_step > 0 ? step - span.lr_first_step : updates);
+}
+
+std::string note_of(const TrainingSamples& train, double drawn, const std::string& steps) {
+  const TrainingSamples::Walked most = train.walked_most(drawn);
+  const std::string what =
+      fmt::format("{} see {}{} samples {:.3g} times", steps,
+                  most.is_all ? "its " : fmt::format("those of {}, ", most.file), most.samples, most.times);
+  if (most.times <= kMany) return "the run's " + what;
+  return fmt::format("warning: the run's {}: it will know them by heart; more text, or fewer steps (train.epochs)",
+                     what);
 }
 
 }  // namespace
@@ -35,13 +55,12 @@ Recipe with_known_length(Recipe recipe, const TrainingSamples& train) {
 
 std::string epochs_note(const Recipe& recipe, const TrainingSamples& train) {
   const double drawn = double(recipe.train.train_iters) * double(recipe.train.global_batch_size);
-  const TrainingSamples::Walked most = train.walked_most(drawn);
-  const std::string what = fmt::format(
-      "{} steps of {} samples see {}{} samples {:.3g} times", recipe.train.train_iters, recipe.train.global_batch_size,
-      most.is_all ? "its " : fmt::format("those of {}, ", most.file), most.samples, most.times);
-  if (most.times <= kMany) return "the run's " + what;
-  return fmt::format("warning: the run's {}: it will know them by heart; more text, or fewer steps (train.epochs)",
-                     what);
+  return note_of(train, drawn,
+                 fmt::format("{} steps of {} samples", recipe.train.train_iters, recipe.train.global_batch_size));
+}
+
+std::string epochs_note(const TrainingSamples& train, int64_t samples) {
+  return note_of(train, double(samples), fmt::format("steps with this data draw {} samples, and", samples));
 }
 
 void allow_another_length(Recipe& there, const Recipe& here) {
@@ -52,10 +71,13 @@ void allow_another_length(Recipe& there, const Recipe& here) {
   there.train.epochs = here.train.epochs;
 }
 
-std::string length_note(const Recipe& there, const Recipe& here, int64_t updates) {
+std::string length_note(const Recipe& there, const Recipe& here, int64_t step, int64_t updates) {
   if (there.train.train_iters == here.train.train_iters) return "";
   const std::string steps =
       fmt::format("train.train_iters is {}, it was {}", here.train.train_iters, there.train.train_iters);
+  if (has_phases(there) || has_phases(here))
+    return fmt::format("{}; the learning rate is {:.4g} in the next step, and would have been {:.4g}", steps,
+                       rate_of(here, step, updates), rate_of(there, step, updates));
   const LrSchedule before = lr_schedule_of(there), now = lr_schedule_of(here);
   if (decay_end(there) == decay_end(here)) return steps + "; the learning rate goes on as it would have";
   return fmt::format(

@@ -22,7 +22,7 @@ struct RanksSetup {
   const std::atomic<bool>& stop;
   int terminal_fd = 2;
   RunRanks run = run_on_threads;
-  const RunData* rows = nullptr;  // as of Trainer::Setup
+  const RunData* rows = nullptr;  // the data that is open already, if the objective reads rows
 };
 bool train_on_ranks(const RanksSetup& setup);
 

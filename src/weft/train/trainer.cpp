@@ -28,36 +28,61 @@
 namespace weft {
 
 Trainer::Trainer(RunPlan plan, const Setup& setup)
-    : recipe_(setup.recipe),
+    : whole_(setup.recipe),
+      recipe_(setup.phases.span ? setup.phases.span->recipe : setup.recipe),
+      span_(setup.phases.span ? std::optional(*setup.phases.span) : std::nullopt),
       machine_(setup.machine),
       stop_(setup.stop),
-      rank_(std::move(plan), machine_, setup.mesh),
-      data_(open_data(setup)),
+      rank_(std::move(plan), machine_, setup.mesh,
+            setup.phases.carried ? std::optional(std::move(setup.phases.carried->arenas)) : std::nullopt),
+      data_(setup.data != nullptr && setup.data->train
+                ? *setup.data
+                : open_rank_data(recipe_, rank_.plan.model, *rank_.mesh.world, setup.terminal_fd)),
       batches_(*data_.train, {.seq_length = recipe_.train.seq_length,
                               .micro_batch_size = rank_.plan.step.micro_batch_size,
-                              .order = rank_.plan.step.order}),
+                              .order = rank_.plan.step.order,
+                              .first_step = span_ ? span_->first_step : 0,
+                              .first_sample = span_ ? span_->first_sample : 0}),
       objective_(objective_of(recipe_, *data_.train)),
       loss_scale_(rank_.plan.loss_scale),
-      step_run_({recipe_, rank_, batches_, loss_scale_, *objective_}),
-      context_(context_of(recipe_, rank_.plan.config)) {
+      step_run_({recipe_, rank_, batches_, loss_scale_, *objective_, span_ ? span_->lr_first_step : 0}),
+      context_(context_of(with_longest_samples(), rank_.plan.config)) {
+  if (setup.phases.carried != nullptr)
+    take(*setup.phases.carried);
+  else
+    begin(setup);
+  if (leads()) write_data_file();
+}
+
+void Trainer::begin(const Setup& setup) {
   try {
     settle_length();
-    start_weights();
+    start_weights(setup.phases.found != nullptr
+                      ? *setup.phases.found
+                      : find_checkpoint_to_resume(recipe_.run.dir, *rank_.mesh.world, machine_.threads));
   } catch (const Error&) {  // what was found damaged, and set aside, is told all the same
     for (const std::string& note : notes_)
       if (leads()) ::dprintf(setup.terminal_fd, "%s\n", note.c_str());
     throw;
   }
   barrier(*rank_.mesh.world);  // so that all measure what they get beside the others
-  matmul_rate_ =
-      MatmulRate([this] { return machine_.measure_matmul_rate(rank_.plan.step.precision.compute); }, !machine_.late);
-  if (!leads()) return;
+  matmul_rate_ = MatmulRate(
+      [measure = machine_.measure_matmul_rate, dtype = rank_.plan.step.precision.compute] { return measure(dtype); },
+      !machine_.late);
+  if (leads()) open_records(setup.terminal_fd);
+}
+
+void Trainer::open_records(int terminal_fd) {
   records_ = std::make_unique<RunRecords>(RunRecords::Spec{.run = recipe_.run.dir,
                                                            .first_step = step_,
                                                            .total_steps = recipe_.train.train_iters,
                                                            .log_interval = recipe_.train.log_interval,
-                                                           .terminal_fd = setup.terminal_fd});
+                                                           .terminal_fd = terminal_fd});
   for (const std::string& note : notes_) records_->note(note);
+}
+
+// The training files of these steps.
+void Trainer::write_data_file() {
   const nlohmann::json data{
       {"format", 1}, {"order", data_.train->order_fingerprint()}, {"train", to_json(data_.sources)}};
   records_->attempt("data.json", [&] {
@@ -65,36 +90,64 @@ Trainer::Trainer(RunPlan plan, const Setup& setup)
   });
 }
 
+void Trainer::take(CarriedRun& carried) {
+  follows_ = true;
+  step_ = carried.step;
+  saved_step_ = carried.saved_step;
+  evaluated_step_ = carried.evaluated_step;
+  held_out_ = carried.held_out;
+  loss_scale_.state = carried.loss_scale;
+  adapter_changed_ = carried.adapter_changed;
+  base_ = std::move(carried.base);
+  teacher_ = std::move(carried.teacher);
+  matmul_rate_ = std::move(carried.matmul_rate);
+  records_ = std::move(carried.records);
+  if (!leads()) return;
+  records_->note(fmt::format("step {}: {}", step_, to_string(*span_)));
+  if (span_->first_sample == 0) records_->note(epochs_note(*data_.train, samples_of_mix(whole_, span_->mix)));
+}
+
+CarriedRun Trainer::take_carried() {
+  return {.arenas = rank_.take_kept(),
+          .step = step_,
+          .saved_step = saved_step_,
+          .evaluated_step = evaluated_step_,
+          .held_out = held_out_,
+          .loss_scale = loss_scale_.state,
+          .adapter_changed = adapter_changed_,
+          .base = std::move(base_),
+          .teacher = std::move(teacher_),
+          .matmul_rate = std::move(matmul_rate_),
+          .records = std::move(records_)};
+}
+
 // Epochs become steps. Every rank finds the same.
 void Trainer::settle_length() {
   const double epochs = recipe_.train.epochs;
   recipe_ = with_known_length(std::move(recipe_), *data_.train);
   if (epochs > 0) notes_.push_back(fmt::format("train.epochs = {}: {} steps", epochs, recipe_.train.train_iters));
-  notes_.push_back(epochs_note(recipe_, *data_.train));
+  if (!span_) whole_ = recipe_;
+  notes_.push_back(span_ ? epochs_note(*data_.train, samples_of_mix(whole_, span_->mix))
+                         : epochs_note(recipe_, *data_.train));
   if (!leads() || epochs == 0) return;
-  write_run_recipe(recipe_);
+  write_run_recipe(whole_);
   if (const std::string warning = judge_checkpoint_room(recipe_, rank_.plan); !warning.empty())
     notes_.push_back("warning: " + warning);
 }
 
-// The first rank makes the caches of tokenized text, the others find them.
-RunData Trainer::open_data(const Setup& setup) const {
-  if (setup.rows != nullptr && setup.rows->train)
-    return {.train = setup.rows->train,
-            .valid = nullptr,
-            .valid_rows = setup.rows->valid_rows,
-            .sources = setup.rows->sources,
-            .row_templates = setup.rows->row_templates};
-  if (!leads()) barrier(*rank_.mesh.world);
-  double told = now_s();
-  RunData data = open_run_data(recipe_, rank_.plan.model, [&](std::string_view path, double done) {
-    constexpr double kEvery = 2;  // seconds
-    if (now_s() - told < kEvery) return;
-    told = now_s();
-    ::dprintf(setup.terminal_fd, "tokenizing %.*s: %.0f %%\n", int(path.size()), path.data(), 100 * done);
-  });
-  if (leads()) barrier(*rank_.mesh.world);
-  return data;
+std::optional<MixPlace> Trainer::place_at(int64_t step) const {
+  if (!span_) return {};
+  return MixPlace{.phase = span_->phase,
+                  .mix = span_->mix,
+                  .next_sample = span_->first_sample + span_->samples_at(step) - span_->samples,
+                  .begun = span_->begun};
+}
+
+// What the model has been trained to see by now.
+Recipe Trainer::with_longest_samples() const {
+  Recipe recipe = recipe_;
+  if (span_) recipe.train.seq_length = span_->longest;
+  return recipe;
 }
 
 // Whether it is so on any rank; the same answer on all of them. Collective.
@@ -111,7 +164,7 @@ void Trainer::tell_of_rate() {
   if (const std::string note = matmul_rate_.take_note(); leads() && !note.empty()) records_->note("note: " + note);
 }
 
-bool Trainer::run() {
+RunEnd Trainer::run() {
   const double began = now_s();
   if (evaluation_due() && evaluated_step_ != step_) {  // a stop came before it
     evaluate();
@@ -121,13 +174,15 @@ bool Trainer::run() {
       saved_step_ = std::max(saved_step_, saved);
     }
   }
-  while (step_ < recipe_.train.train_iters && !stopped()) {
+  // Not between two spans, where the one before has asked: a checkpoint of a step is of the span that trained it.
+  for (bool asks = !follows_; step_ < end_step() && !(asks && stopped()); asks = true) {
     const StepRecord record = step_once();
     if (leads()) records_->step(record);
     tell_of_rate();
     if (evaluation_due()) evaluate();
     if (due(recipe_.checkpoint.save_interval) || is_among_best()) save(false);
   }
+  if (step_ == end_step() && step_ < recipe_.train.train_iters && !stopped()) return RunEnd::span_done;
   try {
     save(true);
   } catch (const NotSavedError&) {
@@ -141,7 +196,7 @@ bool Trainer::run() {
     for (const auto& best : best_checkpoints(recipe_.run.dir, recipe_.checkpoint.keep_best > 0 ? 1 : 0))
       records_->note(fmt::format("best held-out loss: {:.4f}, of {}", best.held_out.loss, best.path.string()));
   }
-  return step_ == recipe_.train.train_iters;
+  return step_ == recipe_.train.train_iters ? RunEnd::finished : RunEnd::stopped;
 }
 
 StepRecord Trainer::step_once() {
@@ -172,6 +227,10 @@ StepRecord Trainer::step_once() {
           .expert_load = result.routers.load,
           .router_entropy = result.routers.entropy,
           .dropped = result.routers.dropped,
+          .phase = span_ ? std::optional(StepRecord::Phase{.number = span_->phase,
+                                                           .global_batch_size = recipe_.train.global_batch_size,
+                                                           .seq_length = recipe_.train.seq_length})
+                         : std::nullopt,
           .terms = result.terms};
 }
 
@@ -185,8 +244,7 @@ void Trainer::note_oddities(const TrainingStep::Result& r) {
 }
 
 // A checkpoint, else pretrained weights, else random ones.
-void Trainer::start_weights() {
-  const FoundCheckpoint found = find_checkpoint_to_resume(recipe_.run.dir, *rank_.mesh.world, machine_.threads);
+void Trainer::start_weights(const FoundCheckpoint& found) {
   notes_.insert(notes_.end(), found.notes.begin(), found.notes.end());
   // Weights that the run reads and never writes: of an adapter's base, of a reference.
   const bool reads_base = rank_.plan.model.adapter.has_value() || !rank_.state.frozen.empty();
@@ -212,7 +270,7 @@ void Trainer::start_weights() {
             : fmt::format("{} is of step {}, the run's last: nothing is left to do", checkpoint->string(), step_));
     if (const auto then = *checkpoint / "weft" / "recipe.toml"; std::filesystem::exists(then))
       if (const auto note =
-              length_note(parse_recipe_file(then.string(), {}), recipe_, step_ - loss_scale_.state.skipped_steps);
+              length_note(parse_recipe_file(then.string(), {}), whole_, step_, step_ - loss_scale_.state.skipped_steps);
           !note.empty())
         notes_.push_back(note);
     // A run that keeps the best ones needs to know how good this one is: it evaluates again where it does not say so.
@@ -263,9 +321,11 @@ void Trainer::require_same_run(const std::filesystem::path& checkpoint, const Pr
   if (at.data != data_.train->fingerprint())
     refuse(fmt::format("the training data has changed since this checkpoint was written{}",
                        at.sources.empty() ? "" : ": the files are the same, but not their weights or their order"));
-  if (at.samples != at.step * recipe_.train.global_batch_size || at.seed != uint64_t(recipe_.train.seed))
+  if (at.samples != samples_at(at.step) || at.seed != uint64_t(recipe_.train.seed))
     refuse(fmt::format("state.json says {} samples and seed {}, this run has {} and {} at step {}", at.samples, at.seed,
-                       at.step * recipe_.train.global_batch_size, recipe_.train.seed, at.step));
+                       samples_at(at.step), recipe_.train.seed, at.step));
+  if (span_ && at.place && at.place != place_at(at.step))
+    refuse("state.json says another place in the data of its phase than the recipe's phases lead to");
   nlohmann::json then = read_json_file(config_in_checkpoint(checkpoint));
   if (at.context == 0) then["max_position_embeddings"] = config_of_checkpoint()["max_position_embeddings"];
   const nlohmann::json now = config_of_checkpoint();
@@ -282,7 +342,7 @@ void Trainer::require_same_run(const std::filesystem::path& checkpoint, const Pr
 }
 
 nlohmann::json Trainer::config_of_checkpoint() const {
-  return ::weft::config_of_checkpoint(recipe_, rank_.plan.config, rank_.plan.step.precision.stat);
+  return ::weft::config_of_checkpoint(with_longest_samples(), rank_.plan.config, rank_.plan.step.precision.stat);
 }
 
 bool Trainer::evaluation_due() const {
@@ -459,7 +519,7 @@ void Trainer::try_save() {
                                     {.model = rank_.plan.model,
                                      .optimizer = *rank_.plan.optimizer,
                                      .progressed = {.step = step_,
-                                                    .samples = step_ * recipe_.train.global_batch_size,
+                                                    .samples = samples_at(step_),
                                                     .data = data_.train->fingerprint(),
                                                     .seed = uint64_t(recipe_.train.seed),
                                                     .loss_scale = loss_scale,
@@ -467,13 +527,14 @@ void Trainer::try_save() {
                                                     .context = context_,
                                                     .held_out = evaluated_step_ == step_ ? held_out_ : std::nullopt,
                                                     .base = base_,
-                                                    .teacher = teacher_},
+                                                    .teacher = teacher_,
+                                                    .place = place_at(step_)},
                                      .model_folder = recipe_.model.path,
                                      .tokenizer = kept_tokenizer(recipe_.run.dir),
                                      .is_tokenizer_known = is_tokenizer_kept(recipe_),
                                      .config = config_of_checkpoint(),
                                      .adapter = rank_.plan.config.adapter,
-                                     .recipe = to_toml(recipe_),
+                                     .recipe = to_toml(whole_),
                                      .num_threads = machine_.threads});
   saved_step_ = step_;
   if (!leads()) return;

@@ -1,5 +1,5 @@
-// A training run, from the first step to the last. This is the file to read first: run() is the loop, step_once()
-// is one step (training_step.h) with its record; everything else they call has its own.
+// A training run, from the first step to the last, or one phase of it. This is the file to read first: run() is the
+// loop, step_once() is one step (training_step.h) with its record; everything else they call has its own.
 #pragma once
 #include <atomic>
 #include <memory>
@@ -12,6 +12,7 @@
 #include "weft/train/matmul_rate.h"
 #include "weft/train/rank_run.h"
 #include "weft/train/run_data.h"
+#include "weft/train/run_phases.h"
 #include "weft/train/training_step.h"
 
 namespace weft {
@@ -20,6 +21,22 @@ namespace weft {
 class NotSavedError : public FileError {
  public:
   using FileError::FileError;
+};
+
+// How Trainer::run ended: train_iters steps are done; it was stopped before; or the steps of its span are done, and
+// another one follows.
+enum class RunEnd : uint8_t { finished, stopped, span_done };
+
+// What a run takes along from one span of its steps to the next.
+struct CarriedRun {
+  KeptArenas arenas;
+  int64_t step, saved_step, evaluated_step;
+  std::optional<HeldOut> held_out;
+  LossScaleState loss_scale;
+  bool adapter_changed;
+  std::string base, teacher;
+  MatmulRate matmul_rate;
+  std::unique_ptr<RunRecords> records;
 };
 
 class Trainer {
@@ -33,24 +50,40 @@ class Trainer {
     const ProcessMesh& mesh;
     const std::atomic<bool>& stop;
     int terminal_fd = 2;            // progress goes there
-    const RunData* rows = nullptr;  // the data that is open already, whose samples it shares; null: it opens its own
+    const RunData* data = nullptr;  // the data that is open already, which it shares; null: it opens its own
+    // Of a run with phases (train_phases.h); all null: of one without.
+    struct {
+      const RunSpan* span = nullptr;           // the steps that it trains, with their values; `recipe` is that of all
+      const FoundCheckpoint* found = nullptr;  // where the run goes on; it has been checked
+      CarriedRun* carried = nullptr;           // in place of that, from the span before; taken
+    } phases = {};
   };
   Trainer(RunPlan plan, const Setup& setup);
 
-  // Returns true when train_iters steps are done, false when stopped before. Throws NumericsError, FileError; a
-  // NotSavedError where all went well but the last save.
-  bool run();
+  // Throws NumericsError, FileError; a NotSavedError where all went well but the last save.
+  RunEnd run();
+  // After span_done: for the Trainer of the next span, which is made when this one is gone.
+  CarriedRun take_carried();
 
  private:
   bool leads() const { return rank_.mesh.world->rank() == 0; }
-  RunData open_data(const Setup& setup) const;
+  void begin(const Setup& setup);
+  void take(CarriedRun& carried);
+  void open_records(int terminal_fd);
+  void write_data_file();
+  int64_t end_step() const { return span_ ? span_->end_step : recipe_.train.train_iters; }
+  int64_t samples_at(int64_t step) const {
+    return span_ ? span_->samples_at(step) : step * recipe_.train.global_batch_size;
+  }
+  std::optional<MixPlace> place_at(int64_t step) const;
+  Recipe with_longest_samples() const;
   bool any_rank(bool mine, Site site = Site::current()) const;
   bool stopped() const;
   void tell_of_rate();
   void settle_length();
   void require_same_run(const std::filesystem::path& checkpoint, const Progressed& at) const;
   nlohmann::json config_of_checkpoint() const;
-  void start_weights();
+  void start_weights(const FoundCheckpoint& found);
   bool is_in_metrics(int64_t step) const;
   StepRecord step_once();
   void note_oddities(const TrainingStep::Result& result);
@@ -68,7 +101,10 @@ class Trainer {
   void try_save();
   bool due(int64_t interval) const { return interval > 0 && step_ % interval == 0; }
 
-  Recipe recipe_;  // constant once the data is open
+  // Both constant once the data is open: the run's, which has phases, and the values of this span. Without phases they
+  // are equal.
+  Recipe whole_, recipe_;
+  const std::optional<RunSpan> span_;
   const Machine machine_;
   const std::atomic<bool>& stop_;
   RankRun rank_;
@@ -80,6 +116,7 @@ class Trainer {
   int64_t context_;  // tokens that the model will have been trained to see at once
   int64_t step_ = 0, saved_step_ = -1, evaluated_step_ = -1;
   std::optional<HeldOut> held_out_;  // of evaluated_step_
+  bool follows_ = false;             // another span of the run
   bool adapter_changed_ = false;     // by a step of this run, or of the one that it goes on from
   std::string base_, teacher_;       // fingerprints of weights that it reads and never writes
   MatmulRate matmul_rate_;

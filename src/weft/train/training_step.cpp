@@ -14,7 +14,7 @@ TrainingStep::Result TrainingStep::run(int64_t step, int64_t batch, const Watch&
   Result result{.targets = counted.targets,
                 .loss = loss,
                 .grad_norm = rank_.state.norm->wait_measure(rank_.backend) / scale,
-                .lr = lr_schedule_of(recipe_).at(updates),
+                .lr = lr_schedule_of(recipe_).at(lr_first_step_ > 0 ? step - lr_first_step_ : updates),
                 .loss_scale = scale,
                 .outcome = Outcome::updated};
   result.terms = objective_.terms(rank_.executor.sums());

@@ -20,13 +20,15 @@ class TrainingStep {
     BatchLoader& batches;
     LossScale& loss_scale;  // counts on
     const Objective& objective = kNextToken;
+    int64_t lr_first_step = 0;  // from which the recipe's learning rate counts, if a phase has one of its own
   };
   explicit TrainingStep(const Parts& parts)
       : recipe_(parts.recipe),
         rank_(parts.rank),
         batches_(parts.batches),
         loss_scale_(parts.loss_scale),
-        objective_(parts.objective) {}
+        objective_(parts.objective),
+        lr_first_step_(parts.lr_first_step) {}
 
   enum class Outcome : uint8_t {
     updated,
@@ -63,6 +65,7 @@ class TrainingStep {
   BatchLoader& batches_;
   LossScale& loss_scale_;
   const Objective& objective_;
+  const int64_t lr_first_step_;
 };
 
 }  // namespace weft

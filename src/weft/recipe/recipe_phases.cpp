@@ -1,0 +1,266 @@
+#include "weft/recipe/recipe_phases.h"
+
+#include <algorithm>
+#include <cmath>
+#include <optional>
+
+#include "weft/base/error.h"
+#include "weft/recipe/recipe_read.h"
+
+namespace weft {
+namespace {
+
+constexpr std::string_view kPhaseKeys[] = {"data.train",
+                                           "data.weights",
+                                           "train.seq_length",
+                                           "train.global_batch_size",
+                                           "train.micro_batch_size",
+                                           "train.rampup_batch_size",
+                                           "optimizer.lr",
+                                           "optimizer.min_lr",
+                                           "optimizer.lr_decay_style",
+                                           "optimizer.lr_warmup_iters",
+                                           "optimizer.lr_decay_iters",
+                                           "optimizer.lr_wsd_decay_iters",
+                                           "optimizer.lr_scaling"};
+constexpr int64_t kMostRampSteps = 1024;  // of one ramp
+constexpr size_t kMostPhases = 256;
+
+bool sets(const Recipe::Phase& phase, std::string_view key) {
+  return std::any_of(phase.settings.begin(), phase.settings.end(), [&](const auto& s) { return s.first == key; });
+}
+
+// Whether it says anything of the learning rate's schedule, which then begins anew.
+bool sets_schedule(const Recipe::Phase& phase) {
+  return std::any_of(phase.settings.begin(), phase.settings.end(), [](const auto& s) {
+    return s.first.starts_with("optimizer.") && s.first != "optimizer.lr_scaling";
+  });
+}
+
+double scaled_by(LrScaling scaling, int64_t from, int64_t to) {
+  const double ratio = double(to) / double(from);
+  switch (scaling) {
+    case LrScaling::none:
+      return 1;
+    case LrScaling::linear:
+      return ratio;
+    case LrScaling::sqrt:
+      break;
+  }
+  return std::sqrt(ratio);
+}
+
+void scale_rate(PhaseSpan& span, double factor, bool with_min) {
+  span.lr_factor *= factor;
+  span.recipe.optimizer.lr *= factor;
+  if (with_min) span.recipe.optimizer.min_lr *= factor;
+}
+
+void set_values(Recipe& recipe, const Recipe::Phase& phase) {
+  for (const RecipeKey& key : recipe_keys(recipe))
+    for (const auto& [name, value] : phase.settings)
+      if (key.name == name)
+        WEFT_CHECK(read_value(key, *parse_toml("v = " + value, "phase").get("v")), "{} = {}", name, value);
+}
+
+// The span of a phase, behind that of the phase before it.
+PhaseSpan following(const PhaseSpan& before, const Recipe::Phase& phase, int number) {
+  PhaseSpan span = before;
+  Recipe& r = span.recipe;
+  auto& o = r.optimizer;
+  span.phase = number;
+  span.first_step = phase.from_step;
+  r.train.rampup_batch_size.clear();
+  if (sets(phase, "data.train")) r.data.weights.clear();  // which are of other entries
+  if (sets_schedule(phase)) {
+    span.lr_first_step = phase.from_step;
+    o.lr_warmup_iters = o.lr_decay_iters = o.lr_wsd_decay_iters = 0;
+  }
+  set_values(r, phase);
+  if (sets_schedule(phase) && o.lr_decay_iters == 0) o.lr_decay_iters = r.train.train_iters - phase.from_step;
+  if (sets(phase, "optimizer.lr"))
+    span.lr_factor = 1;
+  else
+    scale_rate(span, scaled_by(o.lr_scaling, before.recipe.train.global_batch_size, r.train.global_batch_size),
+               !sets(phase, "optimizer.min_lr"));
+  return span;
+}
+
+// Appends the span, cut where its batch grows. As Megatron counts: after c samples of the ramp the batch has
+// start + floor(c / (samples / increments)) increment of them.
+void add_ramp(const PhaseSpan& whole, std::vector<PhaseSpan>& spans) {
+  const std::vector<int64_t>& ramp = whole.recipe.train.rampup_batch_size;
+  PhaseSpan span = whole;
+  span.recipe.train.rampup_batch_size.clear();
+  if (!ramp.empty()) {
+    const int64_t full = whole.recipe.train.global_batch_size, increments = (full - ramp[0]) / ramp[1];
+    double consumed = 0;
+    for (int64_t i = 0; i < increments && span.first_step < whole.end_step; ++i) {
+      const int64_t batch = ramp[0] + i * ramp[1];
+      const double until = double(i + 1) * double(ramp[2]) / double(increments);
+      const double steps = std::max(0.0, std::ceil((until - consumed) / double(batch)));
+      consumed += steps * double(batch);
+      if (steps == 0) continue;
+      PhaseSpan part = span;
+      part.end_step = std::min(whole.end_step, span.first_step + int64_t(steps));
+      part.recipe.train.global_batch_size = batch;
+      scale_rate(part, scaled_by(part.recipe.optimizer.lr_scaling, full, batch), true);
+      span.first_step = part.end_step;
+      spans.push_back(std::move(part));
+    }
+  }
+  if (span.first_step < span.end_step || ramp.empty()) spans.push_back(std::move(span));
+}
+
+std::string name_of_phase(const Recipe::Phase& phase) {
+  return fmt::format("the [[phase]] with from_step = {}", phase.from_step);
+}
+
+std::optional<std::string> ramp_problem(const Recipe& r) {
+  const std::vector<int64_t>& ramp = r.train.rampup_batch_size;
+  if (ramp.empty()) return {};
+  const int64_t full = r.train.global_batch_size;
+  const std::string given = fmt::format("train.rampup_batch_size = [{}]", fmt::join(ramp, ", "));
+  if (ramp.size() != 3)
+    return given +
+           ": expected three numbers: the samples of the first steps, by how many a step grows each time, and "
+           "over how many samples that goes on, as in [16, 16, 100000]; or none";
+  if (ramp[0] >= full || (full - ramp[0]) % ramp[1] != 0)
+    return fmt::format("{}: expected to reach train.global_batch_size = {} from {} in steps of {}", given, full,
+                       ramp[0], ramp[1]);
+  if ((full - ramp[0]) / ramp[1] > kMostRampSteps)
+    return fmt::format("{}: expected at most {} increments; the nearest that works: a larger one", given,
+                       kMostRampSteps);
+  return {};
+}
+
+// Why a setting does not go with the rest of the recipe.
+std::optional<std::string> setting_problem(const Recipe& r, const Recipe::Phase& phase, const std::string& key) {
+  const bool data = key.starts_with("data."), cut = data || key == "train.seq_length";
+  if (!reads_tokens(r.train.objective) && !key.starts_with("optimizer."))
+    return fmt::format(
+        "train.objective = \"{}\" has one batch size, sequence length and file for all of a run; only "
+        "keys of [optimizer] may change",
+        r.train.objective);
+  if (cut && !r.objective.teacher_logits.empty())
+    return "objective.teacher_logits was made of one sequence length and order of the data; objective.teacher in its "
+           "place has none of its own";
+  if (cut && r.data.valid_fraction > 0)
+    return "data.valid_fraction would hold out other samples in each phase, and train on those of another; name files "
+           "in data.valid in its place";
+  if (data && !r.data.loss_mask.empty()) return "data.loss_mask belongs to the one file of data.train; leave it out";
+  if (key == "optimizer.lr_scaling" && sets(phase, "optimizer.lr") && !sets(phase, "train.rampup_batch_size"))
+    return "it has no effect in a phase that says optimizer.lr itself; leave one of them out";
+  return {};
+}
+
+}  // namespace
+
+std::span<const std::string_view> phase_keys() { return kPhaseKeys; }
+
+bool has_phases(const Recipe& r) { return !r.phases.empty() || !r.train.rampup_batch_size.empty(); }
+
+std::vector<PhaseSpan> phase_spans(const Recipe& recipe) {
+  PhaseSpan now{.end_step = recipe.train.train_iters, .recipe = recipe};
+  now.recipe.phases.clear();
+  std::vector<PhaseSpan> spans;
+  for (size_t i = 0; i <= recipe.phases.size(); ++i) {
+    const bool last = i == recipe.phases.size();
+    now.end_step = last ? recipe.train.train_iters : recipe.phases[i].from_step;
+    add_ramp(now, spans);
+    if (!last) now = following(now, recipe.phases[i], int(i) + 1);
+  }
+  return spans;
+}
+
+std::string to_string(const PhaseSpan& span) {
+  const Recipe& r = span.recipe;
+  const auto& t = r.train;
+  const int64_t last = span.end_step - 1;
+  std::string text = fmt::format(
+      "{}, {}: {} samples of {} tokens, {} at a time; learning rate {:.4g} at most",
+      span.phase == 0 ? "at first" : fmt::format("phase {}", span.phase),
+      last == span.first_step ? fmt::format("step {}", last) : fmt::format("steps {} to {}", span.first_step, last),
+      t.global_batch_size, t.seq_length, t.micro_batch_size, r.optimizer.lr);
+  if (span.lr_factor != 1)
+    text += fmt::format(
+        " ({:.4g} x {:.4g}, by optimizer.lr_scaling{})", r.optimizer.lr / span.lr_factor, span.lr_factor,
+        r.optimizer.lr_scaling == LrScaling::none ? " before" : fmt::format(" = \"{}\"", r.optimizer.lr_scaling));
+  if (span.lr_first_step > 0) text += fmt::format(", its schedule counted from step {}", span.lr_first_step);
+  return text;
+}
+
+std::vector<PhaseProblem> phase_problems(const Recipe& r) {
+  std::vector<PhaseProblem> all;
+  if (const auto problem = ramp_problem(r)) all.push_back({-1, *problem});
+  if (has_phases(r) && r.train.epochs > 0)
+    all.push_back({-1, fmt::format("train.epochs = {}: expected 0 beside [[phase]] or train.rampup_batch_size, which "
+                                   "count steps and samples of the run; say train.train_iters",
+                                   r.train.epochs)});
+  if (!r.train.rampup_batch_size.empty() && !reads_tokens(r.train.objective))
+    all.push_back({-1, fmt::format("train.rampup_batch_size: train.objective = \"{}\" has one batch size for all of a "
+                                   "run; leave it out",
+                                   r.train.objective)});
+  if (r.phases.size() > kMostPhases)
+    all.push_back({-1, fmt::format("{} [[phase]] tables: expected at most {}; a batch that grows in many steps is "
+                                   "train.rampup_batch_size",
+                                   r.phases.size(), kMostPhases)});
+  int64_t before = 0;
+  for (size_t i = 0; i < r.phases.size(); ++i) {
+    const Recipe::Phase& phase = r.phases[i];
+    const auto add = [&](const std::string& text) { all.push_back({int(i), name_of_phase(phase) + ": " + text}); };
+    if (phase.from_step <= before)
+      add(fmt::format("expected a step behind {}, where {} begins", before,
+                      i == 0 ? "the run" : "the phase before it"));
+    before = phase.from_step;
+    if (r.train.epochs == 0 && phase.from_step >= r.train.train_iters)
+      add(fmt::format("expected a step below train.train_iters = {}", r.train.train_iters));
+    if (phase.settings.empty())
+      add(fmt::format("changes nothing; these keys may change: {}", fmt::join(kPhaseKeys, ", ")));
+    for (const auto& [key, value] : phase.settings)
+      if (const auto problem = setting_problem(r, phase, key)) add(fmt::format("{} = {}: {}", key, value, *problem));
+  }
+  if (!all.empty()) return all;
+  Recipe now = r;  // a ramp must reach the batch size of its own phase
+  for (size_t i = 0; i < r.phases.size(); ++i) {
+    now.train.rampup_batch_size.clear();
+    set_values(now, r.phases[i]);
+    if (const auto problem = ramp_problem(now)) all.push_back({int(i), name_of_phase(r.phases[i]) + ": " + *problem});
+  }
+  return all;
+}
+
+bool has_idle_lr_scaling(const Recipe& r) {
+  if (r.optimizer.lr_scaling == LrScaling::none || !r.train.rampup_batch_size.empty()) return false;
+  return std::none_of(r.phases.begin(), r.phases.end(), [](const Recipe::Phase& phase) {
+    return sets(phase, "train.global_batch_size") || sets(phase, "train.rampup_batch_size");
+  });
+}
+
+Recipe without_phases(const Recipe& recipe) { return phase_spans(recipe)[0].recipe; }
+
+std::vector<std::string> phase_differences(const Recipe& there, const Recipe& here, int64_t steps_done) {
+  const auto text_of = [](const Recipe::Phase* phase) -> std::string {
+    if (phase == nullptr) return "no such phase";
+    std::string text;
+    for (const auto& [key, value] : phase->settings)
+      text += fmt::format("{}{} = {}", text.empty() ? "" : ", ", key, value);
+    return text;
+  };
+  const auto find = [](const Recipe& r, int64_t step) {
+    const auto at = std::find_if(r.phases.begin(), r.phases.end(), [&](const auto& p) { return p.from_step == step; });
+    return at == r.phases.end() ? nullptr : &*at;
+  };
+  std::vector<std::string> all;
+  for (const Recipe* r : {&there, &here})
+    for (const Recipe::Phase& phase : r->phases) {
+      const Recipe::Phase *a = find(there, phase.from_step), *b = find(here, phase.from_step);
+      const bool told = r == &here && a != nullptr;  // with the other's
+      if (phase.from_step >= steps_done || told || (a != nullptr && b != nullptr && *a == *b)) continue;
+      all.push_back(fmt::format("{}, which has begun (the run has done {} steps): {} there, {} here",
+                                name_of_phase(phase), steps_done, text_of(a), text_of(b)));
+    }
+  return all;
+}
+
+}  // namespace weft

@@ -1,0 +1,53 @@
+// Phases of a run (docs/tune/phases.md): from a step on, some keys have other values. They come from the recipe's
+// [[phase]] tables and from train.rampup_batch_size, by which the batch grows in steps.
+#pragma once
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "weft/recipe/recipe.h"
+
+namespace weft {
+
+// The keys that a [[phase]] may have.
+std::span<const std::string_view> phase_keys();
+
+bool has_phases(const Recipe& recipe);
+
+// Consecutive steps that are alike.
+struct PhaseSpan {
+  int phase = 0;                         // 0: before all [[phase]] tables; else which of them it is, from 1
+  int64_t first_step = 0, end_step = 0;  // counted from 0; the last one's end is train.train_iters
+  // The step from which the learning rate's schedule counts; 0: it is that of the whole run.
+  int64_t lr_first_step = 0;
+  double lr_factor = 1;  // by which optimizer.lr_scaling has multiplied the learning rate that was stated
+  Recipe recipe;         // with the values of these steps, without phases
+};
+// All of a run, in the order of the steps; of a recipe without phases one, which is the recipe. The recipe has been
+// judged (parse_recipe).
+std::vector<PhaseSpan> phase_spans(const Recipe& recipe);
+
+// "phase 1, steps 100 to 199: 64 samples of 1024 tokens, 4 at a time; learning rate 0.0006 at most (0.0003 x 2, ...)"
+std::string to_string(const PhaseSpan& span);
+
+// What is wrong with the phases themselves: their order, keys that do not go with the recipe. [place of the phase in
+// Recipe::phases, or -1 of the recipe] and the problem. Where nothing is, values of each span may still not fit each
+// other (conflicts).
+struct PhaseProblem {
+  int phase;
+  std::string text;
+};
+std::vector<PhaseProblem> phase_problems(const Recipe& recipe);
+
+// The value of optimizer.lr_scaling, where nothing makes the batch grow.
+bool has_idle_lr_scaling(const Recipe& recipe);
+
+// The recipe of the first steps, without phases: for commands that look at single steps.
+Recipe without_phases(const Recipe& recipe);
+
+// How the phases differ that a run has begun which has done so many steps: one line for each. Later ones may change.
+std::vector<std::string> phase_differences(const Recipe& there, const Recipe& here, int64_t steps_done);
+
+}  // namespace weft

@@ -1,0 +1,187 @@
+#include "weft/recipe/recipe_phases.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "support.h"
+#include "weft/base/error.h"
+
+namespace weft {
+namespace {
+
+const std::string kBase =
+    "[model]\npath = \"m\"\n[data]\ntrain = [\"a.bin\"]\n[train]\ntrain_iters = 100\nglobal_batch_size = 8\n"
+    "micro_batch_size = 4\nseq_length = 16\n[optimizer]\nlr = 1e-3\nmin_lr = 1e-4\n";
+
+Recipe parse(const std::string& more, const std::vector<std::string>& overrides = {}) {
+  Recipe recipe = parse_recipe(kBase + more, "r.toml", overrides);
+  check_supported(recipe);
+  return recipe;
+}
+std::string refusal_of(const std::string& more, const std::vector<std::string>& overrides = {}) {
+  return testing::error_of<Error>([&] { parse(more, overrides); });
+}
+
+TEST(RecipePhases, ARecipeWithoutPhasesIsItsOnlySpan) {
+  const Recipe r = parse("");
+  const auto spans = phase_spans(r);
+  ASSERT_EQ(spans.size(), 1u);
+  EXPECT_EQ(spans[0].recipe, r);
+  EXPECT_EQ(spans[0].end_step, 100);
+  EXPECT_FALSE(has_phases(r));
+}
+
+TEST(RecipePhases, EachPhaseGoesOnWithTheValuesOfTheOneBefore) {
+  const Recipe r = parse(
+      "[[phase]]\nfrom_step = 10\ntrain.global_batch_size = 16\n"
+      "[[phase]]\nfrom_step = 30\n[phase.train]\nseq_length = 32\nmicro_batch_size = 2\n"
+      "[[phase]]\nfrom_step = 31\ndata.train = [\"b.bin\", \"c.bin\"]\ndata.weights = [1, 3]\n");
+  const auto spans = phase_spans(r);
+  ASSERT_EQ(spans.size(), 4u);
+  for (size_t i = 0; i < 4; ++i) {
+    const int64_t first[] = {0, 10, 30, 31}, end[] = {10, 30, 31, 100};
+    EXPECT_EQ(spans[i].phase, int(i));
+    EXPECT_EQ(spans[i].first_step, first[i]);
+    EXPECT_EQ(spans[i].end_step, end[i]);
+    EXPECT_EQ(spans[i].recipe.train.global_batch_size, i < 1 ? 8 : 16);
+    EXPECT_EQ(spans[i].recipe.train.seq_length, i < 2 ? 16 : 32);
+    EXPECT_EQ(spans[i].recipe.train.micro_batch_size, i < 2 ? 4 : 2);
+    EXPECT_EQ(spans[i].recipe.data.weights.size(), i < 3 ? 0u : 2u);
+    EXPECT_EQ(spans[i].recipe.optimizer, r.optimizer);
+    EXPECT_EQ(spans[i].lr_first_step, 0);
+    EXPECT_FALSE(has_phases(spans[i].recipe));
+  }
+  EXPECT_EQ(parse_recipe(to_toml(r), "again.toml", {}), r);
+}
+
+TEST(RecipePhases, SharesAreOfTheEntriesThatAPhaseNames) {
+  const auto spans = phase_spans(parse("[[phase]]\nfrom_step = 10\ndata.train = [\"b.bin\"]\n",
+                                       {"data.train=[\"a.bin\", \"b.bin\"]", "data.weights=[1, 2]"}));
+  EXPECT_TRUE(spans[1].recipe.data.weights.empty());
+}
+
+TEST(RecipePhases, ALearningRateOfItsOwnHasAScheduleOfItsOwn) {
+  const auto spans =
+      phase_spans(parse("[[phase]]\nfrom_step = 40\noptimizer.lr = 2e-3\noptimizer.lr_warmup_iters = 5\n"
+                        "[[phase]]\nfrom_step = 60\ntrain.global_batch_size = 16\n",
+                        {"optimizer.lr_warmup_iters=7"}));
+  EXPECT_EQ(spans[0].recipe.optimizer.lr_warmup_iters, 7);
+  for (size_t i : {1, 2}) {
+    EXPECT_EQ(spans[i].lr_first_step, 40);
+    EXPECT_EQ(spans[i].recipe.optimizer.lr, 2e-3);
+    EXPECT_EQ(spans[i].recipe.optimizer.lr_warmup_iters, 5);
+    EXPECT_EQ(spans[i].recipe.optimizer.lr_decay_iters, 60) << "from step 40 to the end";
+  }
+}
+
+TEST(RecipePhases, TheLearningRateFollowsTheBatchByTheRuleThatIsAskedFor) {
+  const std::string grows = "[[phase]]\nfrom_step = 10\ntrain.global_batch_size = 32\n";
+  const std::pair<const char*, double> rules[] = {{"none", 1}, {"linear", 4}, {"sqrt", 2}};
+  for (const auto& [rule, factor] : rules) {
+    const auto spans = phase_spans(parse(grows, {fmt::format("optimizer.lr_scaling={}", rule)}));
+    EXPECT_EQ(spans[0].recipe.optimizer.lr, 1e-3);
+    EXPECT_DOUBLE_EQ(spans[1].recipe.optimizer.lr, factor * 1e-3) << rule;
+    EXPECT_DOUBLE_EQ(spans[1].recipe.optimizer.min_lr, factor * 1e-4) << rule;
+    EXPECT_DOUBLE_EQ(spans[1].lr_factor, factor);
+    EXPECT_EQ(to_string(spans[1]).find("lr_scaling") != std::string::npos, factor != 1) << to_string(spans[1]);
+  }
+  // Back to the first size, the rate is the first again; one that is stated is taken as it is.
+  const auto back =
+      phase_spans(parse(grows + "[[phase]]\nfrom_step = 20\ntrain.global_batch_size = 8\n" +
+                            "[[phase]]\nfrom_step = 30\ntrain.global_batch_size = 16\noptimizer.lr = 5e-4\n",
+                        {"optimizer.lr_scaling=linear"}));
+  EXPECT_DOUBLE_EQ(back[2].recipe.optimizer.lr, 1e-3);
+  EXPECT_EQ(back[3].recipe.optimizer.lr, 5e-4);
+  EXPECT_EQ(back[3].lr_factor, 1);
+}
+
+// Step by step, as Megatron's microbatch calculator does it.
+TEST(RecipePhases, TheBatchGrowsAsMegatronCounts) {
+  for (const auto& [start, increment, samples] :
+       std::vector<std::array<int64_t, 3>>{{8, 8, 100}, {4, 4, 300}, {16, 16, 10}, {4, 20, 77}, {8, 4, 1}}) {
+    const Recipe r = parse("", {fmt::format("train.rampup_batch_size=[{}, {}, {}]", start, increment, samples),
+                                "train.global_batch_size=64", "optimizer.lr_scaling=sqrt"});
+    const auto spans = phase_spans(r);
+    int64_t consumed = 0;
+    size_t at = 0;
+    for (int64_t step = 0; step < 100; ++step) {
+      const double each = double(samples) / double((64 - start) / increment);
+      const int64_t batch = consumed > samples ? 64 : start + int64_t(double(consumed) / each) * increment;
+      while (step >= spans[at].end_step) ++at;
+      ASSERT_EQ(spans[at].recipe.train.global_batch_size, batch) << "step " << step << " of " << start;
+      EXPECT_DOUBLE_EQ(spans[at].recipe.optimizer.lr, 1e-3 * std::sqrt(double(batch) / 64));
+      consumed += batch;
+    }
+    EXPECT_EQ(spans.back().end_step, 100);
+  }
+}
+
+TEST(RecipePhases, ARampOfAPhaseEndsAtItsBatchOrItsLastStep) {
+  const auto spans = phase_spans(
+      parse("[[phase]]\nfrom_step = 10\ntrain.global_batch_size = 32\ntrain.rampup_batch_size = [8, 8, 1000]\n"
+            "[[phase]]\nfrom_step = 12\noptimizer.lr = 1e-4\n"));
+  ASSERT_EQ(spans.size(), 3u);
+  EXPECT_EQ(spans[1].recipe.train.global_batch_size, 8);
+  EXPECT_EQ(spans[1].end_step, 12);
+  EXPECT_EQ(spans[2].recipe.train.global_batch_size, 32);
+}
+
+TEST(RecipePhases, WhatCannotChangeIsRefusedByNameWithWhatCan) {
+  const std::string error = refusal_of("[[phase]]\nfrom_step = 3\ntrain.precision = \"bf16\"\nparallel.dp = 2\n");
+  EXPECT_SAYS(error,
+              "r.toml:15:7: train.precision = \"bf16\" cannot change in a [[phase]]; these keys may: data.train");
+  EXPECT_SAYS(error, "parallel.dp = 2 cannot change");
+  EXPECT_SAYS(refusal_of("[[phase]]\nfrom_step = 3\noptimizer.learning_rate = 1\n"), "did you mean optimizer.lr");
+  EXPECT_SAYS(refusal_of("[[phase]]\nfrom_step = 3\noptimizer.lr = -1\n"),
+              "optimizer.lr = -1: expected a number of at");
+  EXPECT_SAYS(refusal_of("[[phase]]\nfrom_step = 3\n"), "changes nothing; these keys may change: data.train");
+  EXPECT_SAYS(refusal_of("[[phase]]\noptimizer.lr = 1\n"), "[[phase]]: expected from_step = N");
+  EXPECT_SAYS(refusal_of("[phase]\nfrom_step = 3\n"), "expected tables, [[phase]]");
+  EXPECT_SAYS(refusal_of("[[phase]]\nfrom_step = 3\nlr = 3\n"), "lr: expected section.key = value");
+  EXPECT_SAYS(refusal_of("", {"phase=3"}), "[[phase]] tables are read from the recipe's file alone");
+}
+
+TEST(RecipePhases, PhasesThatDoNotFitTheRunAreRefused) {
+  const std::string lr = "optimizer.lr = 1e-4\n", at = "[[phase]]\nfrom_step = ";
+  EXPECT_SAYS(refusal_of(at + "5\n" + lr + at + "5\n" + lr),
+              "from_step = 5: expected a step behind 5, where the phase");
+  EXPECT_SAYS(refusal_of(at + "100\n" + lr), "from_step = 100: expected a step below train.train_iters = 100");
+  EXPECT_SAYS(refusal_of(at + "5\n" + lr, {"train.epochs=2", "train.train_iters=0"}), "train.epochs = 2: expected 0");
+  EXPECT_SAYS(refusal_of(at + "5\ntrain.global_batch_size = 18\n"),
+              "train.global_batch_size = 18 in steps 5 to 99: expected a multiple of train.micro_batch_size");
+  EXPECT_SAYS(refusal_of(at + "5\noptimizer.lr = 1e-5\n"),
+              "optimizer.min_lr = 0.0001 in steps 5 to 99: expected at most");
+  EXPECT_SAYS(refusal_of(at + "5\ntrain.seq_length = 8\n", {"data.valid_fraction=0.1"}), "name files in data.valid");
+  EXPECT_SAYS(refusal_of(at + "5\ntrain.seq_length = 8\n", {"train.objective=dpo", "data.pairs=p"}),
+              "train.objective = \"dpo\" has one batch size, sequence length and file for all of a run");
+  EXPECT_SAYS(refusal_of(at + "5\noptimizer.lr_wsd_decay_iters = 3\n"), "phase 1, steps 5 to 99");
+  EXPECT_SAYS(refusal_of(at + "5\noptimizer.lr_scaling = \"linear\"\noptimizer.lr = 1e-3\n"),
+              "it has no effect in a phase");
+  EXPECT_SAYS(refusal_of("", {"optimizer.lr_scaling=linear"}), "optimizer.lr_scaling = \"linear\" has no effect");
+  EXPECT_SAYS(refusal_of("", {"train.rampup_batch_size=[4, 4]"}), "expected three numbers");
+  EXPECT_SAYS(refusal_of("", {"train.rampup_batch_size=[4, 3, 50]"}), "expected to reach train.global_batch_size = 8");
+  EXPECT_SAYS(refusal_of("", {"train.rampup_batch_size=[4, 1, 50]", "train.global_batch_size=2000"}), "at most 1024");
+  std::string many;
+  for (int step = 1; step < 300; ++step) many += fmt::format("{}{}\n{}", at, step, lr);
+  EXPECT_SAYS(refusal_of(many, {"train.train_iters=1000"}), "299 [[phase]] tables: expected at most 256");
+  EXPECT_SAYS(refusal_of(at + "5\ntrain.rampup_batch_size = [8, 4, 9]\n"), "from_step = 5: train.rampup_batch_size");
+}
+
+TEST(RecipePhases, WhatIsBehindARunMayNotChangeAndWhatIsBeforeItMay) {
+  const std::string first = "[[phase]]\nfrom_step = 5\noptimizer.lr = 1e-4\n",
+                    other = "[[phase]]\nfrom_step = 5\noptimizer.lr = 2e-4\n",
+                    second = "[[phase]]\nfrom_step = 9\noptimizer.lr = 2e-4\n";
+  const Recipe none = parse(""), a = parse(first), b = parse(other), both = parse(first + second);
+  for (const int64_t done : {0, 5}) EXPECT_TRUE(phase_differences(a, b, done).empty()) << done;
+  const auto changed = phase_differences(a, b, 6);
+  ASSERT_EQ(changed.size(), 1u);
+  EXPECT_SAYS(changed[0], "optimizer.lr = 0.0001 there, optimizer.lr = 0.0002 here");
+  EXPECT_TRUE(phase_differences(a, both, 9).empty());
+  EXPECT_EQ(phase_differences(a, both, 10).size(), 1u);
+  EXPECT_SAYS(phase_differences(none, a, 6)[0], "no such phase there");
+  EXPECT_SAYS(phase_differences(a, none, 6)[0], "no such phase here");
+}
+
+}  // namespace
+}  // namespace weft
