@@ -84,6 +84,7 @@ TEST_F(Extraction, RefusesWhatIsNoDifferenceOfTwoModels) {
   says(extract("adapter"), "is an adapter: weft merge makes a full model of it");
   merge("adapter", "merged");
   says(extract("merged", {"--rank", "1000"}), "--rank 1000 is more than");
+  says(extract("merged", {"--targets", "embed_tokens"}), "the nearest that works: the matrices of blocks");
   says(extract("merged", {"--targets", "nothing"}), "the model has no module \"nothing\"");
   says(weft({"export", kLoraCase.string(), "--lora-of", kLoraCase.string(), "--out", (dir_ / "found").string()}),
        "the adapter would be empty");

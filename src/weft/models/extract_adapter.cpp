@@ -12,6 +12,7 @@
 #include "weft/checkpoint/shared_writer.h"
 #include "weft/models/hf_names.h"
 #include "weft/models/weight_source.h"
+#include "weft/nn/embedding.h"
 
 namespace weft {
 namespace {
@@ -90,6 +91,12 @@ HfConfig extracted_config(const ExtractRequest& r) {
   require_same_shape(r, model.spec, base.spec);
   adapt(base, {.base = r.base.string(), .rank = r.rank, .alpha = double(r.rank), .targets = r.targets},
         fmt::format("--lora-of {}", r.base.string()));
+  for (const AdapterSpec::Target& target : base.spec.adapter->targets)
+    if (target.weight == Embedding::kTable)
+      refuse(r,
+             fmt::format("--targets {}: a table of rows is not split in two yet; the nearest that works: the matrices "
+                         "of blocks (all-linear), lm_head",
+                         target.module));
   for (const HfTensor& t : adapter_tensors(base.spec))
     if (std::min(t.rows, t.cols()) < r.rank)
       refuse(r, fmt::format("--rank {} is more than {} [{}, {}] can have: at most {}", r.rank, t.name, t.rows, t.cols(),
