@@ -91,7 +91,7 @@ TEST_F(AdapterRunSlow, GoesOnToTheBitAndIsAModelWithItsBase) {
 }
 
 // Folders of one kind say so where the other is asked for.
-TEST_F(AdapterRun, MagnitudesGoOnToTheBitAndAreMerged) {
+TEST_F(AdapterRunSlow, MagnitudesGoOnToTheBitAndAreMerged) {
   const std::string dora = "adapter.kind=dora";
   ASSERT_EQ(train("whole", {dora}).status, 0);
   ASSERT_EQ(train("halves", {dora, "train.train_iters=2"}).status, 0);

@@ -39,9 +39,10 @@ class Students : public testing::RecipeTest {
     testing::spill(json_file, json.dump());
   }
 };
+using StudentsSlow = Students;
 
 // It reads the teacher again, and knows another one.
-TEST_F(Students, GoOnFromACheckpointBesideTheSameTeacher) {
+TEST_F(StudentsSlow, GoOnFromACheckpointBesideTheSameTeacher) {
   const std::string teacher = "objective.teacher=" + a_teacher("teacher").string();
   ASSERT_EQ(run("train", {teacher}, "whole").status, 0);
   ASSERT_EQ(run("train", {teacher, "train.train_iters=2", "optimizer.lr_decay_iters=4"}, "parts").status, 0);

@@ -26,8 +26,9 @@ class Preferences : public testing::RecipeTest {
  protected:
   void SetUp() override { testing::spill(dir_ / "r.toml", dpo_recipe()); }
 };
+using PreferencesSlow = Preferences;
 
-TEST_F(Preferences, AreTrainedAsTheIndependentImplementationDoes) {
+TEST_F(PreferencesSlow, AreTrainedAsTheIndependentImplementationDoes) {
   for (const std::string layout : {"parallel.dp=1", "parallel.dp=2", "parallel.cp=2", "parallel.pp=2"}) {
     const Finished f = run("train", {layout}, layout);
     ASSERT_EQ(f.status, 0) << f.err;
@@ -291,9 +292,10 @@ class RewardModels : public Preferences {
                        "lr_decay_style = \"constant\"\n[run]\nthreads = 1\n");
   }
 };
+using RewardModelsSlow = RewardModels;
 
 // What a checkpoint is goes on as a model, and a run from it as one that was not interrupted.
-TEST_F(RewardModels, AreMadeOfModelsOfTextAndGoOn) {
+TEST_F(RewardModelsSlow, AreMadeOfModelsOfTextAndGoOn) {
   const std::string text = "model.path=" + std::string(testing::kSourceDir) + "/tests/golden/dpo";
   const Finished whole = run("train", {text}, "whole");
   ASSERT_EQ(whole.status, 0) << whole.err;

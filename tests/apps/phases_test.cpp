@@ -63,7 +63,7 @@ TEST(PhasesOfAProgram, EachIsPlannedAndPrintedBeforeTheRun) {
   EXPECT_SAYS(slurp(p.at("run/metrics.jsonl")), "\"phase\":2,\"global_batch_size\":6,\"seq_length\":32}");
 }
 
-TEST(PhasesOfAProgram, APhaseThatCannotRunIsRefusedBeforeTheFirstStep) {
+TEST(PhasesOfAProgramSlow, APhaseThatCannotRunIsRefusedBeforeTheFirstStep) {
   const Place p;
   const std::string missing =
       "[[phase]]\nfrom_step = 3\ndata.train = \"nowhere.txt\"\noptimizer.lr_scaling = \"none\"\n";

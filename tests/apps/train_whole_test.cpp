@@ -171,7 +171,7 @@ TEST(WholeCheckpoint, OfConversationsHasTheTemplateThatTheyWereRenderedWith) {
 
 // --- how far it sees ---
 
-TEST(WholeCheckpoint, KnowsTheLengthOfItsTrainingAndGeneratesInAWindowOfIt) {
+TEST(WholeCheckpointSlow, KnowsTheLengthOfItsTrainingAndGeneratesInAWindowOfIt) {
   const WholeRun p;
   const std::string gpt2 = R"({"model_type": "gpt2", "vocab_size": 257, "n_positions": 24, "n_embd": 8, "n_layer": 2,
     "n_head": 2})";

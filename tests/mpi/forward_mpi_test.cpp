@@ -8,7 +8,7 @@ using testing::Finished;
 using testing::kCase;
 using testing::with;
 
-TEST(MpiForward, ProcessesSayWhatThreadsSayAndOnce) {
+TEST(MpiForwardSlow, ProcessesSayWhatThreadsSayAndOnce) {
   WEFT_NEEDS_MPIRUN();
   const std::vector<std::string> generate{"generate", kCase.string(),  "--ids", "--prompt-ids", "1,2,3", "--prompt-ids",
                                           "4",        "--temperature", "0",     "--max-tokens", "5",     "--threads",

@@ -111,7 +111,7 @@ void expect_saved_on(int signal_number) {
   EXPECT_TRUE(fs::exists(dir / "run/checkpoints")) << "stopped without saving: " << f.err;
 }
 
-TEST(MpiTrain, InterruptedItSavesHasStatus130AndGoesOnAsThreads) {
+TEST(MpiTrainSlow, InterruptedItSavesHasStatus130AndGoesOnAsThreads) {
   WEFT_NEEDS_MPIRUN();
   expect_saved_on(SIGINT);
 }

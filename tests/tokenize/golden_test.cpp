@@ -101,7 +101,7 @@ void expect_golden_files(const std::string& name, const std::string& file) {
   }
 }
 
-TEST(TokenizerGoldenFile, HasTheIdsOfItsOwnProgram) {
+TEST(TokenizerGoldenFileSlow, HasTheIdsOfItsOwnProgram) {
   WEFT_NEEDS_SHARED();
   expect_golden_files("gpt2", "tokenizers/gpt2/encoder.json");
   expect_golden_files("llama3", "tokenizers/llama3/tokenizer.model");

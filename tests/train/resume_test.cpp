@@ -114,7 +114,7 @@ TEST(ResumeSlow, OfOneRanksCheckpointIsTheSameOnAnyLayout) {
 }
 
 // The corrections of routers are part of the model: they move on from where they were.
-TEST(Resume, OfCorrectionsThatLoadsMoveGoesOnToTheBit) {
+TEST(ResumeSlow, OfCorrectionsThatLoadsMoveGoesOnToTheBit) {
   const std::string model = (fs::path(testing::kSourceDir) / "tests/golden/deepseek-v3-bias").string();
   const Settings moved{"model.path=" + model, "data.train=" + model + "/tokens.bin", "moe.bias_update_rate=0.01"};
   expect_goes_on(moved + Settings{"train.precision=bf16", "parallel.dp=2", "parallel.zero_stage=3", "parallel.tp=2"});
