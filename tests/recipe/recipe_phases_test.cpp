@@ -120,7 +120,7 @@ TEST(RecipePhases, TheBatchGrowsAsMegatronCounts) {
 TEST(RecipePhases, ARampOfAPhaseEndsAtItsBatchOrItsLastStep) {
   const auto spans = phase_spans(
       parse("[[phase]]\nfrom_step = 10\ntrain.global_batch_size = 32\ntrain.rampup_batch_size = [8, 8, 1000]\n"
-            "[[phase]]\nfrom_step = 12\noptimizer.lr = 1e-4\n"));
+            "[[phase]]\nfrom_step = 12\noptimizer.lr = 1e-4\ntrain.global_batch_size = 32\n"));
   ASSERT_EQ(spans.size(), 3u);
   EXPECT_EQ(spans[1].recipe.train.global_batch_size, 8);
   EXPECT_EQ(spans[1].end_step, 12);
@@ -166,6 +166,10 @@ TEST(RecipePhases, PhasesThatDoNotFitTheRunAreRefused) {
   for (int step = 1; step < 300; ++step) many += fmt::format("{}{}\n{}", at, step, lr);
   EXPECT_SAYS(refusal_of(many, {"train.train_iters=1000"}), "299 [[phase]] tables: expected at most 256");
   EXPECT_SAYS(refusal_of(at + "5\ntrain.rampup_batch_size = [8, 4, 9]\n"), "from_step = 5: train.rampup_batch_size");
+  // 10 samples by 4 each: steps 0 to 2.
+  EXPECT_SAYS(refusal_of(at + "2\n" + lr, {"train.rampup_batch_size=[4, 4, 10]"}),
+              "the batch still grows then, with 4 of 8 samples, and a ramp ends with its phase: begin at step 3");
+  EXPECT_EQ(phase_spans(parse(at + "3\n" + lr, {"train.rampup_batch_size=[4, 4, 10]"})).size(), 2u);
 }
 
 TEST(RecipePhases, WhatIsBehindARunMayNotChangeAndWhatIsBeforeItMay) {

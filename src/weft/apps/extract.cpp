@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <cmath>
 #include <filesystem>
 #include <iostream>
 #include <optional>
@@ -32,8 +33,10 @@ void make_parent(const fs::path& out) {
 
 void tell(const Extracted& e, const ExportOptions& o) {
   if (!e.others.empty())
-    std::cout << fmt::format("note: {} other tensors differ too and are left out, {} among them\n", e.others.size(),
-                             e.others[0]);
+    std::cout << fmt::format(
+        "note: left out, as no adapter of it is made: {}{}, which differ{} too, by {:.3g} % of the whole difference\n",
+        e.others[0], e.others.size() > 1 ? fmt::format(" and {} other tensors", e.others.size() - 1) : "",
+        e.others.size() > 1 ? "" : "s", 100 * e.others_all / std::hypot(e.others_all, e.all));
   std::cout << fmt::format(
       "{}: {} matrices, rank {}: lacks {:.3g} % of the difference (root of the sum of squares), at worst {:.3g} %, of "
       "{}\n",

@@ -39,8 +39,11 @@ int run_merge(const MergeOptions& o) {
   if (!find_tokenizer(adapter).empty()) copy_companions(adapter, {}, folder.building());
   copy_companions(base, {}, folder.building());  // what is not there yet
   folder.commit();
-  std::cout << fmt::format("{}: {} with the adapter {}, {} of its matrices changed\n", out.string(), base.string(),
-                           adapter.string(), config.spec.adapter->targets.size());
+  std::cout << fmt::format("{}: {} with the adapter {}, {} of its matrices changed by it{}\n", out.string(),
+                           base.string(), adapter.string(), config.spec.adapter->targets.size(),
+                           config.spec.adapter->base_codes == WeightCodes::none
+                               ? ""
+                               : "; those of blocks are what the codes beside it stood for");
   return kExitOk;
 }
 

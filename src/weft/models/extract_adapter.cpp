@@ -110,7 +110,7 @@ Extracted write_extracted(const ExtractRequest& r, const HfConfig& config, const
   const std::vector<AdapterSpec::Target>& targets = config.spec.adapter->targets;
   const std::vector<HfTensor> factors = adapter_tensors(config.spec);  // of each target A, then B
   Extracted all;
-  double squares = 0, left = 0;
+  double squares = 0, left = 0, others = 0;
   SharedWriter writer(out, layout);
   for (size_t i = 0; i < base->tensors().size(); ++i) {
     const HfTensor& t = base->tensors()[i];
@@ -121,6 +121,7 @@ Extracted write_extracted(const ExtractRequest& r, const HfConfig& config, const
     });
     if (target == targets.end()) {
       if (of_this > 0) all.others.push_back(t.name);
+      others += of_this;
       continue;
     }
     const LowRank near = nearest_of_rank(d.values, d.rows, d.cols, r.rank, r.threads);
@@ -143,6 +144,7 @@ Extracted write_extracted(const ExtractRequest& r, const HfConfig& config, const
   base->check_whole();
   all.all = std::sqrt(squares);
   all.left = std::sqrt(left);
+  all.others_all = std::sqrt(others);
   return all;
 }
 

@@ -28,7 +28,8 @@ struct Extracted {
   std::string worst = {};    // the matrix of which the adapter lacks the largest share, ...
   double worst_share = 0;    // ... and that
   int64_t num_matrices = 0;  // with an adapter
-  std::vector<std::string> others = {};  // weights that differ and have none
+  std::vector<std::string> others = {};  // weights that differ and have none,
+  double others_all = 0;                 // root of the sum of squares of their differences
 };
 
 // Writes the adapter's tensors into `out`, whose file of `layout` (hf_layout of `config`'s model, f32) has been

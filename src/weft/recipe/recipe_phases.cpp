@@ -86,30 +86,58 @@ PhaseSpan following(const PhaseSpan& before, const Recipe::Phase& phase, int num
   return span;
 }
 
-// Appends the span, cut where its batch grows. As Megatron counts: after c samples of the ramp the batch has
-// start + floor(c / (samples / increments)) increment of them.
+// Steps with one batch size, on the way of a ramp.
+struct RampPart {
+  int64_t batch, steps;
+};
+// As Megatron counts: after c samples of the ramp the batch has start + floor(c / (samples / increments)) increment of
+// them. Empty: the recipe has no ramp.
+std::vector<RampPart> ramp_parts(const Recipe& r) {
+  std::vector<RampPart> parts;
+  const std::vector<int64_t>& ramp = r.train.rampup_batch_size;
+  if (ramp.empty()) return parts;
+  const int64_t increments = (r.train.global_batch_size - ramp[0]) / ramp[1];
+  double consumed = 0;
+  for (int64_t i = 0; i < increments; ++i) {
+    const int64_t batch = ramp[0] + i * ramp[1];
+    const double until = double(i + 1) * double(ramp[2]) / double(increments);
+    const double steps = std::max(0.0, std::ceil((until - consumed) / double(batch)));
+    consumed += steps * double(batch);
+    if (steps > 0) parts.push_back({batch, int64_t(steps)});
+  }
+  return parts;
+}
+
+// Appends the span, cut where its batch grows.
 void add_ramp(const PhaseSpan& whole, std::vector<PhaseSpan>& spans) {
-  const std::vector<int64_t>& ramp = whole.recipe.train.rampup_batch_size;
   PhaseSpan span = whole;
   span.recipe.train.rampup_batch_size.clear();
-  if (!ramp.empty()) {
-    const int64_t full = whole.recipe.train.global_batch_size, increments = (full - ramp[0]) / ramp[1];
-    double consumed = 0;
-    for (int64_t i = 0; i < increments && span.first_step < whole.end_step; ++i) {
-      const int64_t batch = ramp[0] + i * ramp[1];
-      const double until = double(i + 1) * double(ramp[2]) / double(increments);
-      const double steps = std::max(0.0, std::ceil((until - consumed) / double(batch)));
-      consumed += steps * double(batch);
-      if (steps == 0) continue;
-      PhaseSpan part = span;
-      part.end_step = std::min(whole.end_step, span.first_step + int64_t(steps));
-      part.recipe.train.global_batch_size = batch;
-      scale_rate(part, scaled_by(part.recipe.optimizer.lr_scaling, full, batch), true);
-      span.first_step = part.end_step;
-      spans.push_back(std::move(part));
-    }
+  for (const RampPart& of : ramp_parts(whole.recipe)) {
+    if (span.first_step >= whole.end_step) break;
+    PhaseSpan part = span;
+    part.end_step = std::min(whole.end_step, span.first_step + of.steps);
+    part.recipe.train.global_batch_size = of.batch;
+    scale_rate(part, scaled_by(part.recipe.optimizer.lr_scaling, whole.recipe.train.global_batch_size, of.batch), true);
+    span.first_step = part.end_step;
+    spans.push_back(std::move(part));
   }
-  if (span.first_step < span.end_step || ramp.empty()) spans.push_back(std::move(span));
+  if (span.first_step < span.end_step || whole.recipe.train.rampup_batch_size.empty()) spans.push_back(std::move(span));
+}
+
+// A phase that says nothing of the batch would end a ramp in silence.
+std::optional<std::string> cut_ramp_problem(const Recipe& before, int64_t first_step, const Recipe::Phase& phase) {
+  if (sets(phase, "train.global_batch_size") || sets(phase, "train.rampup_batch_size")) return {};
+  int64_t end = first_step, batch = before.train.global_batch_size;
+  for (const RampPart& part : ramp_parts(before)) {
+    if (end <= phase.from_step) batch = part.batch;
+    end += part.steps;
+  }
+  if (end <= phase.from_step) return {};
+  return fmt::format(
+      "the batch still grows then, with {} of {} samples, and a ramp ends with its phase: begin at step {}, where it "
+      "has "
+      "grown, or say train.global_batch_size or train.rampup_batch_size here",
+      batch, before.train.global_batch_size, end);
 }
 
 std::string name_of_phase(const Recipe::Phase& phase) {
@@ -223,9 +251,14 @@ std::vector<PhaseProblem> phase_problems(const Recipe& r) {
   if (!all.empty()) return all;
   Recipe now = r;  // a ramp must reach the batch size of its own phase
   for (size_t i = 0; i < r.phases.size(); ++i) {
+    if (const auto problem = cut_ramp_problem(now, i > 0 ? r.phases[i - 1].from_step : 0, r.phases[i]))
+      all.push_back({int(i), name_of_phase(r.phases[i]) + ": " + *problem});
     now.train.rampup_batch_size.clear();
     set_values(now, r.phases[i]);
-    if (const auto problem = ramp_problem(now)) all.push_back({int(i), name_of_phase(r.phases[i]) + ": " + *problem});
+    if (const auto problem = ramp_problem(now)) {
+      all.push_back({int(i), name_of_phase(r.phases[i]) + ": " + *problem});
+      break;  // what follows counts by this ramp
+    }
   }
   return all;
 }

@@ -212,8 +212,9 @@ void refuse_another_recipe(const Recipe& recipe, const std::filesystem::path& fi
       }))
     list += fmt::format(
         "\nFrom a step on, a run may have other values of some of these: leave them as they were, and add a [[phase]] "
-        "with from_step = {} to the recipe (docs/tune/phases.md)",
-        std::max<int64_t>(1, steps_done));
+        "with from_step = {} to the recipe{} (docs/tune/phases.md)",
+        std::max<int64_t>(1, steps_done),
+        steps_done >= recipe.train.train_iters ? ", and more steps: train.train_iters" : "");
   throw ConfigError(fmt::format("{}. Differences:{}", what, list));
 }
 
