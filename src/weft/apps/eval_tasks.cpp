@@ -4,6 +4,7 @@
 #include <map>
 #include <set>
 
+#include "weft/apps/data_lines.h"
 #include "weft/apps/eval_ranks.h"
 #include "weft/base/durable_file.h"
 #include "weft/base/error.h"
@@ -258,13 +259,14 @@ std::string dumped(const OrderedJson& json, int indent) {
 int run_eval_tasks(const EvalOptions& o) {
   if (!o.data.empty())
     throw ConfigError(fmt::format("{}: no data is measured beside --tasks; leave one of them out", o.data[0]));
+  if (!o.output.empty()) prepare_output(o.output, true);
   return run_eval_ranks(o, [&](const Measured& m) {
     const auto tasks = std::make_shared<TaskRun>(o, m);
     const auto run = [&o, tasks](const ProcessMesh& mesh, const Evaluator::Spec& spec) {
       const OrderedJson results = with_settings(o, spec.seq_length, tasks->run(mesh, spec));
       if (mesh.world->rank() != 0) return;
+      std::cout << (o.json ? dumped(results, -1) : table_of(results)) << std::flush;
       if (!o.output.empty()) write_file_durably(o.output, dumped(results, 1));
-      std::cout << (o.json ? dumped(results, -1) : table_of(results));
     };
     return EvalWork{run,
                     [tasks](const Machine& machine, const ProcessMesh& mesh) { return tasks->bytes(machine, mesh); }};

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <numeric>
 #include <span>
+#include <tuple>
 
 #include "weft/base/error.h"
 #include "weft/base/low_rank.h"
@@ -28,8 +29,12 @@ void require_full(const ExtractRequest& r, const std::filesystem::path& model, c
 
 // Throws where the models differ in more than numbers.
 void require_same_shape(const ExtractRequest& r, const ModelSpec& model, const ModelSpec& base) {
-  if (model.rope != base.rope || model.layers != base.layers)
-    refuse(r, fmt::format("{} differs from it in more than its weights (rotations, windows or kinds of layers in "
+  const auto numbers = [](const ModelSpec& m) {
+    return std::tuple(m.num_heads, m.num_kv_heads, m.head_dim, m.norm, m.norm_eps, m.norm_offset, m.mlp,
+                      m.attention_scale, m.attention_softcap, m.embedding_scale, m.logit_softcap);
+  };
+  if (model.rope != base.rope || model.layers != base.layers || numbers(model) != numbers(base))
+    refuse(r, fmt::format("{} differs from it in more than its weights (heads, norms, caps, rotations or windows in "
                           "config.json), which an adapter cannot hold",
                           r.model.string()));
   const std::vector<HfTensor> here = hf_tensors(model), there = hf_tensors(base);

@@ -64,7 +64,10 @@ TaskTexts texts_to_score(const TaskSet& set, const TaskSet& pool, const PromptSp
     for (size_t c = 0; c < item.size(); ++c) {
       ScoredText text = encode_pair(spec.tokenizer, examples + item.context(c), item.choice(c));
       text.ids = last_of(text.ids, spec.window + 1, all.truncated);  // the last token is only foretold
-      text.scored = std::min(text.scored, spec.window);
+      text.scored = std::min<int64_t>(text.scored, std::ssize(text.ids) - 1);
+      if (text.scored < 1)
+        throw FileError(fmt::format(
+            "{}: an answer has no token of its own to score: is it empty, or --seq-length below 2?", item.where));
       all.texts.push_back(std::move(text));
     }
   }

@@ -81,6 +81,11 @@ void read_tar(SetReader& reader, const fs::path& file) {
     if (header.substr(257, 5) != "ustar" || number.ec != std::errc() || size > all.size() - at)
       throw FileError(
           fmt::format("{}: is no tar archive, or is cut short; unpack it and name its folder", file.string()));
+    const bool names_next =
+        header[156] == 'L' || (header[156] == 'x' && all.substr(at, size).find(" path=") != all.npos);
+    if (names_next)
+      throw FileError(fmt::format(
+          "{}: has a file whose name is longer than 100 characters; unpack it and name its folder", file.string()));
     const std::string source = fmt::format("{}: {}", file.string(), name), stem = fs::path(name).stem().string();
     if ((header[156] == '0' || header[156] == '\0') && is_jsonl(name) && !stem.starts_with("."))
       reader.read(stem, source, [&](const TakeRow& take) {
@@ -129,6 +134,11 @@ std::vector<TaskSet> read_task_sets(const TaskPlace& place, int64_t limit) {
     throw FileError(fmt::format("{}: holds no JSON or Parquet files with rows of {}: {}", place.path.string(),
                                 place.task.name, place.task.shapes));
   std::sort(reader.sets.begin(), reader.sets.end(), [](const TaskSet& a, const TaskSet& b) { return a.name < b.name; });
+  const auto twice = std::adjacent_find(reader.sets.begin(), reader.sets.end(),
+                                        [](const TaskSet& a, const TaskSet& b) { return a.name == b.name; });
+  if (twice != reader.sets.end())
+    throw FileError(
+        fmt::format("{}: two of its files give a set {}; rename one of them", place.path.string(), twice->name));
   return std::move(reader.sets);
 }
 
