@@ -252,6 +252,7 @@ TEST_F(TaskCommand, WhatCannotBeScoredIsRefusedByName) {
       {{"--tasks", "piqa", "--max-batches", "2"}, "--max-batches"},
       {{"--tasks", "piqa", "parallel.tp=7"}, "parallel.tp = 7 cannot run"},
       {{"--limit", "2"}, "--tasks"},
+      {{"--tasks", "piqa", "--output", dir_.path().string()}, dir_.path().string()},
   };
   for (const auto& [more, says] : cases) {
     const Finished f = weft(words(more));

@@ -117,11 +117,18 @@ TEST(Tasks, EachFileOfAFolderOrArchiveIsASet) {
     EXPECT_EQ(sets[1].items.size(), 2u);
     EXPECT_EQ(read_task_sets(find_task_files({"--tasks", {"blimp=" + path}}, {})[0], 1)[1].items.size(), 1u);
   }
-  spill(dir / "cut.tar", tar_of({{"data/x.jsonl", std::string(4000, ' ')}}).substr(0, 3000));
-  EXPECT_SAYS(error_of<FileError>([&] {
-                read_task_sets(find_task_files({"--tasks", {"blimp=" + (dir / "cut.tar").string()}}, {})[0], 0);
-              }),
+  const auto refused = [&](const std::string& tar) {
+    spill(dir / "bad.tar", tar);
+    return error_of<FileError>([&] {
+      read_task_sets(find_task_files({"--tasks", {"blimp=" + (dir / "bad.tar").string()}}, {})[0], 0);
+    });
+  };
+  EXPECT_SAYS(refused(tar_of({{"data/x.jsonl", std::string(4000, ' ')}}).substr(0, 3000)),
               "is no tar archive, or is cut short");
+  EXPECT_SAYS(refused(tar_of({{"a/x.jsonl", one}, {"b/x.jsonl", two}})), "two of its files give a set blimp_x");
+  std::string long_name = tar_of({{"././@LongLink", std::string(120, 'n')}, {"x.jsonl", one}});
+  long_name[156] = 'L';
+  EXPECT_SAYS(refused(long_name), "a file whose name is longer than 100 characters");
 }
 
 TEST(Tasks, FilesAreFoundByNameOrRefused) {
@@ -173,6 +180,9 @@ TEST(TaskPrompts, TheFirstTokenOfASentenceAloneIsScoredToo) {
   const TaskTexts prompts = texts_to_score(set, set, {.tokenizer = *bytes, .window = 100});
   EXPECT_EQ(prompts.texts[0].ids, (std::vector<int32_t>{256, ' ', 'y', 'e', 's'}));
   EXPECT_EQ(prompts.texts[0].scored, 4);
+  set.items[0].choices[0] = "";
+  EXPECT_SAYS(error_of<FileError>([&] { texts_to_score(set, set, {.tokenizer = *bytes, .window = 100}); }),
+              "an answer has no token of its own");
 }
 
 TEST(TaskPrompts, ExamplesAreOtherRowsChosenBySeedAndRow) {
