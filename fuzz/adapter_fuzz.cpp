@@ -1,7 +1,5 @@
 // Any bytes as an adapter's folder beside a small Llama: refused with an Error, or every target is a matrix of the
 // model and every tensor can be read. The input is adapter_config.json, a newline, adapter_model.safetensors.
-#include <unistd.h>
-
 #include <cstdint>
 #include <cstdlib>
 #include <filesystem>
@@ -9,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "temporary_folder.h"
 #include "weft/base/error.h"
 #include "weft/base/json.h"
 #include "weft/models/hf_config.h"
@@ -17,17 +16,6 @@
 namespace {
 
 namespace fs = std::filesystem;
-
-struct Folder {  // gone at exit
-  fs::path path;
-  ~Folder() { fs::remove_all(path); }
-};
-
-Folder make_folder() {
-  std::string name = fs::temp_directory_path() / "weft-fuzz-XXXXXX";
-  if (mkdtemp(name.data()) == nullptr) std::abort();
-  return {name};
-}
 
 weft::HfConfig small_llama() {
   return weft::parse_hf_config({{"model_type", "llama"},
@@ -57,21 +45,21 @@ void read_all(const weft::HfConfig& config, const fs::path& file) {
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  static const Folder made = make_folder();
+  static const TemporaryFolder made;
   const std::string_view bytes(reinterpret_cast<const char*>(data), size);
   const size_t line = bytes.find('\n');
-  std::ofstream(made.path / "adapter_config.json") << bytes.substr(0, line);
-  std::ofstream(made.path / "adapter_model.safetensors") << (line == bytes.npos ? "" : bytes.substr(line + 1));
+  std::ofstream(made.path() / "adapter_config.json") << bytes.substr(0, line);
+  std::ofstream(made.path() / "adapter_model.safetensors") << (line == bytes.npos ? "" : bytes.substr(line + 1));
   try {
     weft::HfConfig config = small_llama();
-    const weft::PeftConfig adapter = weft::read_peft_config(made.path);
+    const weft::PeftConfig adapter = weft::read_peft_config(made.path());
     weft::adapt(config, adapter, "fuzz");
     if (config.spec.adapter->targets.empty()) std::abort();
     const nlohmann::json written = weft::to_json(adapter, config.spec);
-    std::ofstream(made.path / "adapter_config.json") << written.dump();
-    const weft::PeftConfig again = weft::read_peft_config(made.path);
+    std::ofstream(made.path() / "adapter_config.json") << written.dump();
+    const weft::PeftConfig again = weft::read_peft_config(made.path());
     if (again.rank != adapter.rank || again.alpha != adapter.alpha || again.dora != adapter.dora) std::abort();
-    if (config.spec.adapter->rank <= 64) read_all(config, made.path / "adapter_model.safetensors");
+    if (config.spec.adapter->rank <= 64) read_all(config, made.path() / "adapter_model.safetensors");
   } catch (const weft::Error&) {}
   return 0;
 }

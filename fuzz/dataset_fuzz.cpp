@@ -1,12 +1,11 @@
 // Any JSON as a dataset's manifest, signed as if weft had written it: refused with an Error, or audited, compared with
 // itself and asked for a token file, for its sources and for what it holds out.
-#include <unistd.h>
-
 #include <cstdint>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 
+#include "temporary_folder.h"
 #include "weft/base/error.h"
 #include "weft/base/hashing.h"
 #include "weft/base/json.h"
@@ -18,27 +17,20 @@ namespace {
 
 namespace fs = std::filesystem;
 
-struct Folder {  // gone at exit
-  fs::path path;
-  ~Folder() { fs::remove_all(path); }
-};
-
 // With a token file, so that a manifest that lists train-00000 is believed further.
-Folder make_folder() {
-  std::string folder_name = fs::temp_directory_path() / "weft-fuzz-XXXXXX";
-  if (mkdtemp(folder_name.data()) == nullptr) std::abort();
-  const fs::path folder = folder_name;
-  fs::create_directories(folder / "tokens");
-  for (const char* name : {"train-00000.bin", "train-00000.idx", "train-00000.documents"})
-    std::ofstream(folder / "tokens" / name) << "12345678";
-  return {folder};
-}
+struct DatasetFolder : TemporaryFolder {
+  DatasetFolder() {
+    fs::create_directories(path() / "tokens");
+    for (const char* name : {"train-00000.bin", "train-00000.idx", "train-00000.documents"})
+      std::ofstream(path() / "tokens" / name) << "12345678";
+  }
+};
 
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  static const Folder made = make_folder();
-  const fs::path& folder = made.path;
+  static const DatasetFolder made;
+  const fs::path& folder = made.path();
   nlohmann::json manifest;
   try {
     manifest = weft::parse_json({reinterpret_cast<const char*>(data), size}, "fuzz");
