@@ -251,6 +251,8 @@ TEST_F(TaskCommand, WhatCannotBeScoredIsRefusedByName) {
       {{"--tasks", "piqa", "x.txt"}, "no data is measured beside --tasks"},
       {{"--tasks", "piqa", "--max-batches", "2"}, "--max-batches"},
       {{"--tasks", "piqa", "parallel.tp=7"}, "parallel.tp = 7 cannot run"},
+      {{"--tasks", "piqa", "--max-tokens", "3"}, "--max-tokens 3: has no effect"},
+      {{"--tasks", "piqa", "--seed", "3"}, "--num-fewshot"},
       {{"--limit", "2"}, "--tasks"},
       {{"--tasks", "piqa", "--output", dir_.path().string()}, dir_.path().string()},
   };

@@ -217,20 +217,25 @@ void task_options(CLI::App& app, EvalOptions& o) {
           ->allow_extra_args(false);
   const auto of_tasks = [&](CLI::Option* option) { return option->needs(tasks); };
   of_tasks(app.add_option("--tasks-dir", o.tasks_dir, "Folder with piqa.jsonl and so on")->type_name("FOLDER"));
-  of_tasks(add_number(app, "--num-fewshot", o.num_fewshot, "Solved examples before each question", 0, 1000));
+  CLI::Option* fewshot =
+      of_tasks(add_number(app, "--num-fewshot", o.num_fewshot, "Solved examples before each question", 0, 1000));
   of_tasks(app.add_option("--fewshot-from", o.fewshot_from, "Files of these, as gsm8k=FILE; else the task's own rows")
                ->delimiter(',')
                ->type_name("NAMES")
                ->allow_extra_args(false));
   of_tasks(add_number(app, "--limit", o.limit, "Only so many first rows of each file; 0: all", 0, int64_t{1} << 40));
-  of_tasks(add_number(app, "--max-tokens", o.max_tokens, "Of a written answer", 1, int64_t{1} << 24));
-  of_tasks(add_number(app, "--seed", o.seed, "Of the choice of examples", 0, int64_t{1} << 62));
+  of_tasks(app.add_option("--max-tokens", o.max_tokens, "Of a written answer; by default 256")
+               ->check(CLI::Range(int64_t{1}, int64_t{1} << 24)));
+  of_tasks(add_number(app, "--seed", o.seed, "Of the choice of examples", 0, int64_t{1} << 62))->needs(fewshot);
   of_tasks(app.add_option("--output", o.output, "File for the results as JSON, with each question's scores")
                ->type_name("FILE"));
-  app.add_option("--compare", o.compare, "In place of a model: two such files, compared by paired tests")
-      ->expected(2)
-      ->type_name("FILE")
-      ->excludes(tasks);
+  const std::vector<CLI::Option*> of_models = app.get_options(
+      [](const CLI::Option* option) { return option->nonpositional() && option->get_name() != "--help"; });
+  CLI::Option* compare =
+      app.add_option("--compare", o.compare, "In place of a model: two such files, compared by paired tests")
+          ->expected(2)
+          ->type_name("FILE");
+  for (CLI::Option* other : of_models) compare->excludes(other);
 }
 
 Command add_eval(CLI::App& weft) {

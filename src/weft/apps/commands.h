@@ -88,8 +88,9 @@ struct EvalOptions : ModelOptions {
   // In place of data: benchmarks, "piqa=FILE" or "piqa"; where files without a name lie, and where examples come from.
   std::vector<std::string> tasks, fewshot_from;
   std::string tasks_dir, output;
-  int64_t num_fewshot = 0, limit = 0, max_tokens = 256, seed = 1234;
-  std::vector<std::string> compare;  // or: two results files of such
+  int64_t num_fewshot = 0, limit = 0, seed = 1234;
+  std::optional<int64_t> max_tokens;  // of a written answer; by default 256
+  std::vector<std::string> compare;   // or: two results files of such
 };
 int run_eval(const EvalOptions& options);
 

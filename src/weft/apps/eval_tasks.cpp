@@ -50,7 +50,8 @@ class TaskRun {
         model_(m.config.spec),
         layout_(m.layout),
         precision_(m.shape.precision),
-        tell_(m.tell) {
+        tell_(m.tell),
+        most_written_(o.max_tokens.value_or(256)) {
     const std::vector<TaskPlace> places = find_task_files({"--tasks", o.tasks}, o.tasks_dir);
     const std::vector<TaskPlace> examples = find_task_files({"--fewshot-from", o.fewshot_from}, {});
     for (const TaskPlace& e : examples)
@@ -58,6 +59,10 @@ class TaskRun {
           std::none_of(places.begin(), places.end(), [&](const TaskPlace& p) { return p.task.name == e.task.name; }))
         throw ConfigError(fmt::format("--fewshot-from {}: has no effect without --tasks {} and --num-fewshot",
                                       e.task.name, e.task.name));
+    if (o.max_tokens &&
+        std::none_of(places.begin(), places.end(), [](const TaskPlace& p) { return p.task.kind == TaskKind::number; }))
+      throw ConfigError(
+          fmt::format("--max-tokens {}: has no effect without a task whose answer is written (gsm8k)", *o.max_tokens));
     tokenizer_ = open_tokenizer(tokenizer_of_texts(o, m), m.folder, model_.vocab_size);
     for (const TaskPlace& place : places) {
       std::vector<TaskSet> pools;  // of examples
@@ -109,12 +114,12 @@ class TaskRun {
     const TaskSet& pool = pools.empty() ? a.set : *named;
     if (a.is_scored()) a.scored = texts_to_score(a.set, pool, spec);
     if (a.set.task.kind == TaskKind::number) {
-      if (o_.max_tokens >= shape.seq_length)
+      if (most_written_ >= shape.seq_length)
         throw ConfigError(
             fmt::format("--max-tokens {}: the model sees {} tokens at once, and the question needs some; "
                         "ask for fewer, or raise --seq-length",
-                        o_.max_tokens, shape.seq_length));
-      a.open = prompts_to_answer(a.set, pool, spec, shape.seq_length - o_.max_tokens);
+                        most_written_, shape.seq_length));
+      a.open = prompts_to_answer(a.set, pool, spec, shape.seq_length - most_written_);
     }
     if (a.set.task.kind == TaskKind::last_word)
       for (const ScoredText& text : a.scored.texts)
@@ -169,7 +174,7 @@ class TaskRun {
     };
     const Sampling likeliest{.temperature = 0};
     for (const Tokens& tokens :
-         generate_texts(generator, {.prompts = prompts, .how = likeliest, .max_tokens = o_.max_tokens, .ends = ends})) {
+         generate_texts(generator, {.prompts = prompts, .how = likeliest, .max_tokens = most_written_, .ends = ends})) {
       std::string text = text_of(tokens);
       for (const char* stop : kStops) text.erase(std::min(text.find(stop), text.size()));
       written.push_back(std::move(text));
@@ -188,7 +193,7 @@ class TaskRun {
     };
     const Sampling how{.temperature = 0};
     int64_t most = 1;
-    for (size_t i = 0; i < prompts.size(); ++i) most = std::max(most, a.most_tokens(first + i, o_.max_tokens));
+    for (size_t i = 0; i < prompts.size(); ++i) most = std::max(most, a.most_tokens(first + i, most_written_));
     const std::vector<Tokens> texts =
         generate_texts(generator, {.prompts = prompts, .how = how, .max_tokens = most, .ends = ends});
     for (size_t i = 0; i < texts.size(); ++i) {
@@ -221,7 +226,7 @@ class TaskRun {
       for (size_t i = 0; i < a.open.prompts.size(); ++i) {
         const auto prompt = int64_t(a.open.prompts[i].size());
         longest.prompt = std::max(longest.prompt, prompt);
-        longest.all = std::max(longest.all, prompt + a.most_tokens(i, o_.max_tokens));
+        longest.all = std::max(longest.all, prompt + a.most_tokens(i, most_written_));
       }
     const std::vector<TextGenerator::Text> texts(size_t(o_.micro_batch_size), longest);
     TextGenerator::Spec spec{
@@ -238,6 +243,7 @@ class TaskRun {
   const Recipe::Parallel layout_;
   const Precision precision_;
   const Tell tell_;
+  const int64_t most_written_;  // tokens of an answer
   std::unique_ptr<Tokenizer> tokenizer_;
   std::vector<Asked> asked_;
 };
