@@ -50,6 +50,21 @@ TEST_F(Plan, TheSchedulesOfStagesAreDrawn) {
   EXPECT_EQ(slurp(svg).find("<svg "), 0u);
 }
 
+TEST_F(Plan, AScheduleSaysWhatItsActionsMove) {
+  const std::vector<std::string> layout{"parallel.pp=2", "parallel.dp=2", "parallel.zero_stage=3", "--schedule"};
+  const Finished f = plan(layout);
+  EXPECT_EQ(f.status, 0) << f.err;
+  EXPECT_SAYS(f.out,  // the largest rank, of the last stage
+              "what the actions of rank 2 move:\n"
+              "F of chunk 0, 2 times: receive, fetch blocks.1, prefetch head, release blocks.1\n"
+              "B of chunk 0, 2 times: fetch head, prefetch blocks.1, reduce_gradients head, release head, ");
+  EXPECT_SAYS(f.out, "fetch blocks.1, release blocks.1, send, reduce_gradients blocks.1\n");
+  const Finished none = plan({"parallel.pp=3", "--schedule"});  // of two blocks
+  EXPECT_EQ(none.status, 0) << none.err;
+  EXPECT_SAYS(none.out, "schedule of stage 2: F0 B0");
+  EXPECT_SAYS(none.out, "what the actions move is not known: ");
+}
+
 TEST_F(Plan, InJsonAScheduleIsATextForEachStage) {
   const auto json = nlohmann::json::parse(plan({"parallel.pp=2", "--schedule", "--json"}).out);
   EXPECT_EQ(json["schedule"][0], "F0 F1 B0 F2 B1 F3 B2 B3");

@@ -73,7 +73,7 @@ Command add_plan(CLI::App& weft) {
   CLI::App* app = weft.add_subcommand("plan", "Say what a recipe will need, without touching data");
   recipe_arguments(*app, o->recipe, o->overrides);
   app->add_flag("--json", o->json, "Print JSON");
-  app->add_flag("--schedule", o->schedule, "Print the schedule of a step, and when its actions run");
+  app->add_flag("--schedule", o->schedule, "Print the schedule of a step, when its actions run and what they move");
   app->add_flag("--instructions", o->instructions, "Print what each action consists of; with --json also its ops");
   app->add_option("--schedule-svg", o->schedule_svg, "Draw that to an SVG file")->type_name("FILE");
   app->footer("Example:\n  weft plan recipe.toml train.micro_batch_size=8 parallel.recompute=full");

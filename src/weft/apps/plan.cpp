@@ -42,8 +42,20 @@ ShownSchedule show_schedule(const Recipe& recipe) {
   return shown;
 }
 
-// To `json`; without one, printed.
-void add_schedule(const ShownSchedule& shown, nlohmann::json* json) {
+// What the actions of the largest rank move, where the model has this layout.
+std::string moves_in(const Recipe& recipe) {
+  try {
+    check_supported(recipe);
+    const Machine machine = machine_to_plan_for(recipe);
+    const std::vector<PlannedSpan> phases = plan_phases(recipe, *machine.workspace_model);
+    const LayoutPlan& plan = *largest_of(phases).layout;
+    return fmt::format("what the actions of rank {} move:\n{}", plan.classes[0].rank,
+                       moves_of(step_data_of(plan.run, *machine.workspace_model)));
+  } catch (const ConfigError& e) { return fmt::format("what the actions move is not known: {}\n", e.what()); }
+}
+
+// To `json`; without one, printed, with what the actions move.
+void add_schedule(const Recipe& recipe, const ShownSchedule& shown, nlohmann::json* json) {
   for (size_t stage = 0; stage < shown.schedules.size(); ++stage) {
     const std::string text = to_string(shown.schedules[stage]);
     if (json)
@@ -51,7 +63,7 @@ void add_schedule(const ShownSchedule& shown, nlohmann::json* json) {
     else
       std::cout << fmt::format("schedule of stage {}: {}\n", stage, text);
   }
-  if (!json) std::cout << "\n" << draw_text(shown.pipeline, shown.timeline, kColumns);
+  if (!json) std::cout << "\n" << draw_text(shown.pipeline, shown.timeline, kColumns) << "\n" << moves_in(recipe);
 }
 
 nlohmann::json json_of(const RankClass& c) {
@@ -176,7 +188,7 @@ int run_plan(const PlanOptions& options) {
     add_memory(recipe, options.instructions, options.json ? &json : nullptr);
   if (options.schedule || svg) {
     const ShownSchedule shown = show_schedule(recipe);
-    if (options.schedule) add_schedule(shown, options.json ? &json : nullptr);
+    if (options.schedule) add_schedule(recipe, shown, options.json ? &json : nullptr);
     if (svg) write_file_durably(options.schedule_svg, draw_svg(shown.pipeline, shown.timeline, kTimeUnit));
   }
   if (options.json) std::cout << json.dump(1) << "\n";

@@ -106,8 +106,34 @@ class Collector {
   Traffic sent_;
 };
 
-std::string title_of(const StepAction& a) {
-  return fmt::format("{} of chunk {}, {} times", char(a.what), a.chunk, a.times);
+std::string title_of(const StepAction& a, int64_t times) {
+  return fmt::format("{} of chunk {}, {} times", char(a.what), a.chunk, times);
+}
+
+bool moves(const Instruction& i) {
+  switch (i.op) {
+    case Op::receive:
+    case Op::send:
+    case Op::fetch:
+    case Op::prefetch:
+    case Op::release:
+    case Op::reduce_gradients:
+    case Op::finish_gradients:
+      return true;
+    default:
+      return false;
+  }
+}
+
+// Those of its parts that `shows` accepts: ": load, fetch blocks.0".
+template <typename Shows>
+std::string list_of(const StepAction& a, const Shows& shows) {
+  std::string text;
+  for (const StepPart& p : a.parts) {
+    if (!shows(p.what)) continue;
+    text += fmt::format("{} {}{}{}", text.empty() ? ":" : ",", name_of(p.what.op), p.of.empty() ? "" : " ", p.of);
+  }
+  return text;
 }
 
 nlohmann::json to_json(const StepOp& op) {
@@ -198,13 +224,28 @@ std::vector<std::vector<int>> needs_of(const Instructions& list, const std::vect
 
 std::string to_string(const StepData& data) {
   std::string text;
+  for (const StepAction& a : data.actions)
+    text += title_of(a, a.times) + list_of(a, [](const Instruction&) { return true; }) + "\n";
+  return text;
+}
+
+std::string moves_of(const StepData& data) {
+  struct Line {
+    const StepAction* first;
+    std::string list;
+    int64_t times = 0;
+  };
+  std::vector<Line> lines;
   for (const StepAction& a : data.actions) {
-    text += title_of(a) + ":";
-    for (const StepPart& p : a.parts)
-      text +=
-          fmt::format("{} {}{}{}", &p == a.parts.data() ? "" : ",", name_of(p.what.op), p.of.empty() ? "" : " ", p.of);
-    text += "\n";
+    std::string list = list_of(a, moves);
+    if (list.empty()) list = ": nothing";
+    const auto same = std::find_if(lines.begin(), lines.end(), [&](const Line& l) {
+      return l.first->what == a.what && l.first->chunk == a.chunk && l.list == list;
+    });
+    (same == lines.end() ? lines.emplace_back(Line{&a, std::move(list)}) : *same).times += a.times;
   }
+  std::string text;
+  for (const Line& l : lines) text += title_of(*l.first, l.times) + l.list + "\n";
   return text;
 }
 
