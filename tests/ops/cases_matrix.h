@@ -85,6 +85,7 @@ inline void add_tables(OpCases& to, const Variant& v) {
                              {40, 33, 11, 4, 23},
                              {40, 33, 11, 4, 23, true},
                              {300, 64, 50},
+                             {600, 16, 20},
                              {300, 64, 50, 0, 0, true},
                              {300, 65, 50, 0, 0, true}}) {
     const int64_t vocabulary = c.vocabulary ? c.vocabulary : c.rows;

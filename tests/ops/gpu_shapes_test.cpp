@@ -2,6 +2,7 @@
 // blocks, tiles that end within a group, products cut in two.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <utility>
@@ -89,6 +90,27 @@ TEST(GpuShapes, ALossBesideNanIsNan) {
                              .weights = {weights.data(), DType::f32, {1}},
                              .nll = {nll.data(), DType::f32, {1}}});
     EXPECT_TRUE(std::isnan(nll[0])) << bad;
+  }
+}
+
+// In f32 the sum of what an id has depends on its order: 1e8 - 1e8 + 1 + 1 + ... is as many ones as there are.
+TEST(GpuShapes, RowsOfAnEmbeddingAddInTheOrderOfTheirTokens) {
+  constexpr int64_t kTokens = 700, kWidth = 9;
+  std::vector<int32_t> ids(size_t{kTokens}, 7);
+  std::vector<float> dy(size_t(kTokens * kWidth), 1.0f), dtable(size_t{2 * kWidth}, 0.0f);
+  int64_t of_six = 0;
+  for (int64_t i = 0; i < kTokens; i += 3, ++of_six) ids[size_t(i)] = 6;
+  for (int64_t j = 0; j < kWidth; ++j) dy[size_t(j)] = 1e8f, dy[size_t(3 * kWidth + j)] = -1e8f;
+  for (const auto order : {gpu::HostOrder::Kind::ascending, gpu::HostOrder::Kind::shuffled}) {
+    std::fill(dtable.begin(), dtable.end(), 0.0f);
+    testing::HostKernels(order).run(EmbedBackward{.ids = {ids.data(), DType::i32, {kTokens}},
+                                                  .dy = {dy.data(), DType::f32, {kTokens, kWidth}},
+                                                  .dtable = {dtable.data(), DType::f32, {2, kWidth}},
+                                                  .first = 6});
+    for (int64_t j = 0; j < kWidth; ++j) {
+      EXPECT_EQ(dtable[size_t(j)], float(of_six - 2));
+      EXPECT_EQ(dtable[size_t(kWidth + j)], float(kTokens - of_six));
+    }
   }
 }
 

@@ -13,10 +13,25 @@ struct CodeBlockHere {
   // The place here of the block's t-th element, or -1.
   WEFT_GPU int64_t place_of(int64_t t) const {
     const int64_t in_part = block * kCodeBlock + t - origin;
-    if (in_part < 0 || in_part % stride >= cols) return -1;
-    const int64_t i = in_part / stride * cols + in_part % stride - first;
+    if (in_part < 0) return -1;
+    int64_t i = in_part;
+    if (stride != cols) {  // else without a division, which takes as long as all the rest
+      if (in_part % stride >= cols) return -1;
+      i = in_part / stride * cols + in_part % stride;
+    }
+    i -= first;
     return i >= 0 && i < n ? i : -1;
   }
+};
+
+struct Moments {
+  float m, v;
+};
+struct LargerOfEach {
+  WEFT_GPU Moments operator()(Moments a, Moments b) const { return {Larger()(a.m, b.m), Larger()(a.v, b.v)}; }
+};
+struct CodeLevels {
+  const float *m, *v;
 };
 
 struct MomentCodes {
@@ -25,14 +40,20 @@ struct MomentCodes {
   float *m_absmax, *v_absmax, *m_max, *v_max;
   int64_t first_block, origin, cols, stride, first, n;
   float beta1, beta2, grad_scale;
-  float m_levels[kCodes], v_levels[kCodes];
+  float all_levels[2 * kCodes];  // of m, then of v
   WEFT_GPU CodeBlockHere here(int64_t b) const { return {first_block + b, origin, cols, stride, first, n}; }
-  WEFT_GPU float next_m(int64_t b, int64_t i) const {
-    return beta1 * (m_levels[m[i]] * m_absmax[b]) + (1 - beta1) * (grad_scale * grad[i]);
+  // In memory that answers all threads at once, whichever level each of them asks for.
+  template <class Block>
+  WEFT_GPU CodeLevels levels(const Block& block) const {
+    static_assert(2 * kCodes <= kNumbers);
+    float* const to = block.numbers();
+    block.each(2 * kCodes, [&](int64_t i) { to[i] = all_levels[i]; });
+    return {to, to + kCodes};
   }
-  WEFT_GPU float next_v(int64_t b, int64_t i) const {
+  WEFT_GPU Moments next(const CodeLevels& levels, int64_t b, int64_t i) const {
     const float g = grad_scale * grad[i];
-    return beta2 * (v_levels[v[i]] * v_absmax[b]) + (1 - beta2) * g * g;
+    return {beta1 * (levels.m[m[i]] * m_absmax[b]) + (1 - beta1) * g,
+            beta2 * (levels.v[v[i]] * v_absmax[b]) + (1 - beta2) * g * g};
   }
 };
 template <class Op>
@@ -53,9 +74,9 @@ MomentCodes moment_codes(const Op& op) {
                 .beta1 = float(op.beta1),
                 .beta2 = float(op.beta2),
                 .grad_scale = float(op.grad_scale),
-                .m_levels = {},
-                .v_levels = {}};
-  for (size_t i = 0; i < kCodes; ++i) c.m_levels[i] = kLevelsWithSign[i], c.v_levels[i] = kLevelsWithoutSign[i];
+                .all_levels = {}};
+  for (size_t i = 0; i < kCodes; ++i)
+    c.all_levels[i] = kLevelsWithSign[i], c.all_levels[kCodes + i] = kLevelsWithoutSign[i];
   return c;
 }
 
@@ -65,15 +86,14 @@ struct MomentMaxima {
   WEFT_GPU void operator()(const Block& block) const {
     const int64_t b = block.index();
     const CodeBlockHere here = codes.here(b);
-    const float m = block.fold(kCodeBlock, 0.0f, Larger(), [&](int64_t t) {
+    const CodeLevels levels = codes.levels(block);
+    const Moments most = block.fold(kCodeBlock, Moments{0, 0}, LargerOfEach(), [&](int64_t t) {
       const int64_t i = here.place_of(t);
-      return i < 0 ? 0.0f : fabsf(codes.next_m(b, i));
+      if (i < 0) return Moments{0, 0};
+      const Moments next = codes.next(levels, b, i);
+      return Moments{fabsf(next.m), fabsf(next.v)};
     });
-    const float v = block.fold(kCodeBlock, 0.0f, Larger(), [&](int64_t t) {
-      const int64_t i = here.place_of(t);
-      return i < 0 ? 0.0f : fabsf(codes.next_v(b, i));
-    });
-    block.each(1, [&](int64_t) { codes.m_max[b] = m, codes.v_max[b] = v; });
+    block.each(1, [&](int64_t) { codes.m_max[b] = most.m, codes.v_max[b] = most.v; });
   }
 };
 
@@ -100,18 +120,19 @@ struct AdamW8Step {
   WEFT_GPU void operator()(const Block& block) const {
     const int64_t b = block.index();
     const CodeBlockHere here = codes.here(b);
+    const CodeLevels levels = codes.levels(block);
     const float m_max = codes.m_max[b], v_max = codes.v_max[b];
     block.each(kCodeBlock, [&](int64_t t) {
       const int64_t i = here.place_of(t);
       if (i < 0) return;
-      const float m = codes.next_m(b, i), v = codes.next_v(b, i);
+      const auto [m, v] = codes.next(levels, b, i);
       float wi = w[i];
       wi -= lr * weight_decay * wi;
       wi -= lr * (m * inverse_c1) / (sqrtf(v * inverse_c2) + eps);
       w[i] = wi;
       if (value != nullptr) store(value + i, wi);
-      codes.m[i] = nearest_code(codes.m_levels, m_max > 0 ? m / m_max : m);
-      codes.v[i] = nearest_code(codes.v_levels, v_max > 0 ? v / v_max : v);
+      codes.m[i] = nearest_code(levels.m, m_max > 0 ? m / m_max : m);
+      codes.v[i] = nearest_code(levels.v, v_max > 0 ? v / v_max : v);
     });
     block.each(1, [&](int64_t) { codes.m_absmax[b] = m_max, codes.v_absmax[b] = v_max; });
   }

@@ -54,6 +54,7 @@ int64_t CudaWorkspace::bytes(const Matmul& op) const {
   return counter.bytes();
 }
 int64_t CudaWorkspace::bytes(const BiasGrad& op) const { return count(op); }
+int64_t CudaWorkspace::bytes(const EmbedBackward& op) const { return count(op); }
 int64_t CudaWorkspace::bytes(const NormBackward& op) const { return count(op); }
 int64_t CudaWorkspace::bytes(const HeadNormBackward& op) const { return count(op); }
 int64_t CudaWorkspace::bytes(const Attention& op) const { return count(op, library_bytes(op, cudnn_)); }

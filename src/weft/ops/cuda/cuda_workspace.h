@@ -15,6 +15,7 @@ class CudaWorkspace final : public WorkspaceModel {
   using WorkspaceModel::bytes;
   int64_t bytes(const Matmul& op) const override;
   int64_t bytes(const BiasGrad& op) const override;
+  int64_t bytes(const EmbedBackward& op) const override;
   int64_t bytes(const NormBackward& op) const override;
   int64_t bytes(const HeadNormBackward& op) const override;
   int64_t bytes(const Attention& op) const override;

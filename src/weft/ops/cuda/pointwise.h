@@ -324,30 +324,6 @@ struct Embedded {
     return before ? each_of(AddUp(), x, load_pack<N>(before[i] + j)) : x;
   }
 };
-// A block for each token: the first of those with the same id adds what all of them have, in their order.
-template <class T>
-struct EmbedSlopes {
-  const int32_t* ids;
-  int64_t num_ids;
-  Rows<const T> dy;
-  Rows<float> dtable;
-  int64_t first, count;
-  template <class Block>
-  WEFT_GPU void operator()(const Block& block) const {
-    const int64_t me = block.index(), id = ids[me], row = id - first;
-    if (row < 0 || row >= count) return;
-    const auto same = [&](int64_t i) { return ids[i] == id ? 1 : 0; };
-    if (block.fold(me, 0, Larger(), same) != 0) return;
-    float* const flags = block.numbers();  // of a run of tokens
-    for (int64_t begin = me; begin < num_ids; begin += kThreads) {
-      const int64_t n = num_ids - begin < kThreads ? num_ids - begin : kThreads;
-      if (block.fold(n, 0, Larger(), [&](int64_t i) { return same(begin + i); }) == 0) continue;
-      block.each(n, [&](int64_t i) { flags[i] = float(same(begin + i)); });
-      for (int64_t i = 0; i < n; ++i)
-        if (flags[i] != 0) block.each(dy.cols, [&](int64_t j) { dtable[row][j] += load(dy[begin + i] + j); });
-    }
-  }
-};
 
 // Turns pairs of columns of each head of a token.
 template <class T, int N>

@@ -16,6 +16,7 @@
 #include "weft/ops/cuda/cross_entropy.h"
 #include "weft/ops/cuda/dequantise.h"
 #include "weft/ops/cuda/distill_top.h"
+#include "weft/ops/cuda/embed_gradient.h"
 #include "weft/ops/cuda/latent_keys.h"
 #include "weft/ops/cuda/launch.h"
 #include "weft/ops/cuda/matmul_tiles.h"
@@ -53,10 +54,16 @@ void run(L& launcher, const Embed& op) {
 }
 template <class L>
 void run(L& launcher, const EmbedBackward& op) {
+  const int64_t n = op.dy.rows();
+  const int32_t* const ids = flat<int32_t>(op.ids);
+  int32_t* const order = launcher.template memory<int32_t>(n);
+  launcher.launch(blocks_of(n, kThreads), TokensById{ids, n, order});
   by_float(op.dy.dtype, [&](auto t) {
     using T = decltype(t);
-    launcher.launch(op.dy.rows(), EmbedSlopes<T>{flat<int32_t>(op.ids), op.dy.rows(), rows<const T>(op.dy),
-                                                 rows<float>(op.dtable), op.first, op.dtable.rows()});
+    by_pack(in_packs({&op.dy, &op.dtable}), [&]<int N>() {
+      launcher.launch(n, EmbedSlopes<T, N>{ids, order, n, rows<const T>(op.dy), rows<float>(op.dtable), op.first,
+                                           op.dtable.rows()});
+    });
   });
 }
 
@@ -481,10 +488,13 @@ void run(L& launcher, const MaxRows& op) {
 template <class L>
 void run(L& launcher, const Dequantise& op) {
   by_float(op.out.dtype, [&](auto t) {
+    using T = decltype(t);
     if (op.at.as == WeightCodes::int8)
-      each_element(launcher, op.out, t, FromInt8{flat<uint8_t>(op.codes), flat<float>(op.scales), op.at.cols});
-    else
-      each_element(launcher, op.out, t, FromNf4(op));
+      return each_element(launcher, op.out, t, FromInt8{flat<uint8_t>(op.codes), flat<float>(op.scales), op.at.cols});
+    by_pack(in_packs({&op.out}), [&]<int N>() {
+      const Nf4Numbers<T, N> kernel(op);
+      launcher.launch(kernel.places.blocks(), kernel);
+    });
   });
 }
 template <class L>
