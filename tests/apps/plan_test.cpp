@@ -59,6 +59,8 @@ TEST_F(Plan, AScheduleSaysWhatItsActionsMove) {
               "F of chunk 0, 2 times: receive, fetch blocks.1, prefetch head, release blocks.1\n"
               "B of chunk 0, 2 times: fetch head, prefetch blocks.1, reduce_gradients head, release head, ");
   EXPECT_SAYS(f.out, "fetch blocks.1, release blocks.1, send, reduce_gradients blocks.1\n");
+  EXPECT_SAYS(plan({"--schedule"}).out, "the end, sums and update: nothing\n");
+  EXPECT_SAYS(plan({"parallel.dp=2", "--schedule"}).out, "the end, sums and update: dp ");
   const Finished none = plan({"parallel.pp=3", "--schedule"});  // of two blocks
   EXPECT_EQ(none.status, 0) << none.err;
   EXPECT_SAYS(none.out, "schedule of stage 2: F0 B0");

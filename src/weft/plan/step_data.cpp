@@ -118,7 +118,6 @@ bool moves(const Instruction& i) {
     case Op::prefetch:
     case Op::release:
     case Op::reduce_gradients:
-    case Op::finish_gradients:
       return true;
     default:
       return false;
@@ -246,7 +245,11 @@ std::string moves_of(const StepData& data) {
   }
   std::string text;
   for (const Line& l : lines) text += title_of(*l.first, l.times) + l.list + "\n";
-  return text;
+  std::vector<std::string> at_end;
+  for (const auto& [what, count] : data.end.transfers)
+    at_end.push_back(fmt::format("{} {}", what.first, name_of(what.second)));
+  return text + fmt::format("the end, sums and update: {}\n",
+                            at_end.empty() ? "nothing" : fmt::format("{}", fmt::join(at_end, ", ")));
 }
 
 nlohmann::json to_json(const StepData& data) {

@@ -57,7 +57,8 @@ std::vector<std::vector<int>> needs_of(const Instructions& list, const std::vect
 
 // "F of chunk 0, 8 times: load, fetch embed.tokens, ..."
 std::string to_string(const StepData& data);
-// The same of what moves between ranks and memories alone: "F of chunk 0, 8 times: receive, fetch blocks.2, send".
+// The same of what moves between ranks and memories alone: "F of chunk 0, 8 times: receive, fetch blocks.2, send"; and
+// what the end sends: "the end, sums and update: dp reduce-scatter".
 std::string moves_of(const StepData& data);
 nlohmann::json to_json(const StepData& data);
 
