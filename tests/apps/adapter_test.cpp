@@ -17,12 +17,13 @@ using testing::Finished;
 using testing::TempDir;
 using testing::weft;
 
-const fs::path kCase = fs::path(testing::kSourceDir) / "tests/golden/llama-gqa";
+const fs::path kGolden = fs::path(testing::kSourceDir) / "tests/golden";
 
 class AdapterRun : public ::testing::Test {
  protected:
+  explicit AdapterRun(std::string model = "llama-gqa") : model_(std::move(model)) {}
   void SetUp() override {
-    fs::copy(kCase, base_);
+    fs::copy(kGolden / model_, base_);
     testing::spill(dir_ / "r.toml", "[model]\npath = \"" + base_.string() + "\"\n[data]\ntrain = [\"" +
                                         (base_ / "tokens.bin").string() +
                                         "\"]\nshuffle = false\n[adapter]\nkind = \"lora\"\nrank = 2\n[train]\n"
@@ -44,6 +45,7 @@ class AdapterRun : public ::testing::Test {
     EXPECT_EQ(f.status, 0) << f.err;
     return f.out;
   }
+  const std::string model_;
   TempDir dir_;
   const fs::path base_ = dir_ / "base";
 };
@@ -226,6 +228,52 @@ TEST_F(AdapterRunSlow, OfTheTableAndTheHeadItGoesOnAndIsMerged) {
   EXPECT_EQ(train("more", {targets, "adapter.path=" + checkpoint("whole", 4).string(), "train.train_iters=1"}).status,
             0);
   EXPECT_SAYS(train("dora", {targets, "adapter.kind=dora"}).err, "lengths are not trained yet");
+}
+
+class ExpertsRun : public AdapterRun {
+ protected:
+  ExpertsRun() : AdapterRun("mixtral") {}
+};
+using ExpertsRunSlow = ExpertsRun;
+
+// Under PEFT's names, on ranks with experts of their own, beside codes too; and what is taken out of the merged model
+// is the adapter again.
+TEST_F(ExpertsRunSlow, GoesOnOnAnotherLayoutAndIsMergedAndTakenApart) {
+  const std::string kind = "adapter.kind=lora";
+  ASSERT_EQ(train("whole", {kind}).status, 0);
+  ASSERT_EQ(train("halves", {kind, "train.train_iters=2"}).status, 0);
+  ASSERT_EQ(train("halves", {kind, "parallel.tp=2", "parallel.dp=2", "parallel.ep=2", "parallel.zero_stage=3"}).status,
+            0);
+  ASSERT_EQ(train("again", {kind, "train.train_iters=2"}).status, 0);
+  ASSERT_EQ(train("again", {kind}).status, 0);
+  EXPECT_TRUE(testing::slurp(checkpoint("whole", 4) / "adapter_model.safetensors") ==
+              testing::slurp(checkpoint("again", 4) / "adapter_model.safetensors"));
+  const Finished merged = weft({"merge", (dir_ / "whole").string(), "--out", (dir_ / "merged").string()});
+  ASSERT_EQ(merged.status, 0) << merged.err;
+  EXPECT_EQ(ids_of(dir_ / "whole"), ids_of(dir_ / "merged"));
+  EXPECT_EQ(ids_of(dir_ / "whole"), ids_of(dir_ / "halves"));
+  EXPECT_NE(ids_of(dir_ / "whole"), ids_of(base_)) << "it learned nothing";
+  const Finished apart = weft({"export", (dir_ / "merged").string(), "--lora-of", base_.string(), "--rank", "2",
+                               "--out", (dir_ / "found").string()});
+  ASSERT_EQ(apart.status, 0) << apart.err;
+  const std::string lacks = apart.out.substr(apart.out.find("lacks ") + 6);
+  EXPECT_LT(std::stod(lacks), 1) << "per cent, as f32 rounds the merged weights: " << lacks;
+  EXPECT_EQ(ids_of(dir_ / "found"), ids_of(dir_ / "merged"));
+}
+
+TEST_F(ExpertsRun, BesideCodesIsReadUnderPeftsNames) {
+  ASSERT_EQ(train("run", {"adapter.kind=qlora", "train.train_iters=1", R"(adapter.targets=["w1", "w2"])"}).status, 0);
+  const auto config = nlohmann::json::parse(testing::slurp(checkpoint("run", 1) / "adapter_config.json"));
+  EXPECT_EQ(config["target_modules"], (nlohmann::json{"w1", "w2"}));
+  const SafetensorsFile file = SafetensorsFile::open(checkpoint("run", 1) / "adapter_model.safetensors");
+  EXPECT_EQ(file.tensors().size(), 4u * 4 * 2 * 2);
+  const SafetensorsEntry* b = file.find("base_model.model.model.layers.3.block_sparse_moe.experts.2.w1.lora_B.weight");
+  ASSERT_NE(b, nullptr);
+  EXPECT_EQ(b->shape, (std::vector<int64_t>{176, 2}));
+  ASSERT_EQ(weft({"merge", (dir_ / "run").string(), "--out", (dir_ / "merged").string()}).status, 0);
+  EXPECT_EQ(ids_of(dir_ / "run"), ids_of(dir_ / "merged"));
+  EXPECT_SAYS(train("none", {"adapter.dropout=0.1"}).err, "adapter.dropout = 0.1 cannot run: model.layers.0.block");
+  EXPECT_SAYS(train("none", {"adapter.kind=dora"}).err, "experts.0.w1 is of an expert, whose rows' lengths");
 }
 
 TEST_F(AdapterRun, IsNotSavedAsItBegan) {

@@ -6,6 +6,7 @@
 #include <sstream>
 
 #include "apps/program.h"
+#include "weft/checkpoint/safetensors.h"
 
 namespace weft {
 namespace {
@@ -311,6 +312,58 @@ TEST_F(RewardModelsSlow, AreMadeOfModelsOfTextAndGoOn) {
   EXPECT_EQ(further.err.find("score.weight"), further.err.npos) << further.err;
 }
 
+// The score is saved in full beside the adapter, read back with it, and merged; of a model of text too.
+TEST_F(RewardModels, WithAnAdapterAreReadBackAndMerged) {
+  const std::string text = "model.path=" + std::string(testing::kSourceDir) + "/tests/golden/dpo",
+                    lora = "adapter.kind=lora";
+  ASSERT_EQ(run("train", {text, lora}, "whole").status, 0);
+  ASSERT_EQ(run("train", {text, lora, "train.train_iters=2"}, "parts").status, 0);
+  const Finished rest = run("train", {text, lora}, "parts");
+  ASSERT_EQ(rest.status, 0) << rest.err;
+  const std::filesystem::path adapter = dir_ / "whole/checkpoints/step-3";
+  EXPECT_EQ(testing::slurp(adapter / "adapter_model.safetensors"),
+            testing::slurp(dir_ / "parts/checkpoints/step-3/adapter_model.safetensors"));
+  const auto config = nlohmann::json::parse(testing::slurp(adapter / "adapter_config.json"));
+  EXPECT_EQ(config["task_type"], "SEQ_CLS");
+  EXPECT_EQ(config["modules_to_save"], nlohmann::json::array({"score"}));
+  const SafetensorsFile file = SafetensorsFile::open(adapter / "adapter_model.safetensors");
+  ASSERT_NE(file.find("base_model.model.score.weight"), nullptr);
+  EXPECT_EQ(file.find("base_model.model.score.weight")->shape, (std::vector<int64_t>{1, 32}));
+  const Finished merged = weft({"merge", adapter.string(), "--out", (dir_ / "merged").string()});
+  ASSERT_EQ(merged.status, 0) << merged.err;
+  EXPECT_SAYS(weft({"inspect", (dir_ / "merged").string()}).out, "a reward model");
+  const std::string begun = "adapter.path=" + adapter.string(), one = "train.train_iters=1";
+  ASSERT_EQ(run("train", {"model.path=" + (dir_ / "merged").string(), one}, "of-merged").status, 0);
+  const Finished read = run("train", {text, lora, begun, one}, "of-adapter");
+  ASSERT_EQ(read.status, 0) << read.err;
+  for (const char* name : {"loss", "reward_chosen", "reward_rejected"})
+    EXPECT_NEAR(steps_of("of-merged")[0][name].get<double>(), steps_of("of-adapter")[0][name].get<double>(), 1e-6);
+  EXPECT_GT(std::abs(steps_of("of-merged")[0]["loss"].get<double>() - steps_of("whole")[0]["loss"].get<double>()),
+            1e-4);
+  EXPECT_SAYS(run("train", {text, "train.objective=dpo", lora, begun}).err, "is of a reward model");
+  const Finished wrote = weft({"generate", adapter.string(), "--ids", "--prompt-ids", "1,2"});
+  EXPECT_SAYS(wrote.err, "gives scores and no text");
+}
+
+// What is taken out of a reward model is an adapter with its score; beside codes nothing else is asked for.
+TEST_F(RewardModelsSlow, BesideCodesAreTrainedAndTakenApart) {
+  const std::vector<std::string> qlora{"adapter.kind=qlora", "adapter.rank=4", "adapter.quant_type=int8"};
+  ASSERT_EQ(run("train", qlora, "whole").status, 0);
+  ASSERT_EQ(weft({"merge", (dir_ / "whole").string(), "--out", (dir_ / "merged").string()}).status, 0);
+  const Finished f = weft(
+      {"export", (dir_ / "merged").string(), "--lora-of", kReward, "--rank", "32", "--out", (dir_ / "found").string()});
+  ASSERT_EQ(f.status, 0) << f.err;
+  const std::string one = "train.train_iters=1";
+  const Finished read = run(
+      "train",
+      {"adapter.kind=lora", "adapter.rank=32", "adapter.alpha=32", one, "adapter.path=" + (dir_ / "found").string()},
+      "found-run");
+  ASSERT_EQ(read.status, 0) << read.err;
+  ASSERT_EQ(run("train", {"model.path=" + (dir_ / "merged").string(), one}, "of-merged").status, 0);
+  EXPECT_NEAR(steps_of("of-merged")[0]["reward_chosen"].get<double>(),
+              steps_of("found-run")[0]["reward_chosen"].get<double>(), 1e-4);
+}
+
 TEST_F(RewardModels, ArePlannedVerifiedAndRefused) {
   EXPECT_EQ(run("plan", {}).status, 0);
   const Finished verify = run("verify", {"parallel.dp=2", "parallel.tp=2", "train.precision=bf16", "--steps=2"});
@@ -323,7 +376,6 @@ TEST_F(RewardModels, ArePlannedVerifiedAndRefused) {
   };
   EXPECT_SAYS(weft({"inspect", kReward}).out, "a reward model");
   refused({"objective.beta=0.2"}, "objective.beta = 0.2 has no effect: train.objective = \"reward\" has no such");
-  refused({"adapter.kind=lora"}, "adapter.kind = \"lora\" cannot run");
   refused({"train.mtp_loss_coef=0.1"}, "train.mtp_loss_coef = 0.1 cannot run");
   refused({"train.objective=dpo"}, "is a reward model: its config.json has the architecture LlamaForSequence");
   const Finished text = weft({"generate", kReward, "--ids", "--prompt-ids", "1,2"});

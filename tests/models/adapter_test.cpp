@@ -11,6 +11,7 @@
 #include "support.h"
 #include "weft/base/error.h"
 #include "weft/models/peft.h"
+#include "weft/nn/grouped_adapter.h"
 #include "weft/nn/projection.h"
 #include "weft/optim/optimizer.h"
 #include "weft/sharding/quantise.h"
@@ -45,7 +46,9 @@ std::vector<std::pair<std::string, ModelSpec>> adapted_models() {
       {"gpt2", with_adapter(testing::tiny_gpt2())},
       {"dropping", with_adapter(testing::tiny_llama(), {"all-linear"}, 0.3)},
       {"qwen3", with_adapter(testing::tiny_qwen3())},
-      {"experts", with_adapter(testing::tiny_experts(), {"q_proj", "o_proj"})},
+      {"attention beside experts", with_adapter(testing::tiny_experts(), {"q_proj", "o_proj"})},
+      {"experts", with_adapter(testing::tiny_experts())},
+      {"some of experts", with_adapter(testing::tiny_experts(), {"*.experts.*.up_proj", "*.0.*.experts.*.down_proj"})},
       {"latent", with_adapter(testing::tiny_latent())},
       {"latent lite, dropping", with_adapter(testing::tiny_latent_lite(), {"all-linear"}, 0.3)},
       {"ends", with_adapter(testing::tiny_llama(), {"embed_tokens", "lm_head", "v_proj"})},
@@ -71,6 +74,8 @@ std::vector<std::pair<std::string, ModelSpec>> models_in_codes() {
           {"nf4 of some", beside_codes(with_adapter(testing::tiny_qwen3(), {"k_proj", "up_proj"}), WeightCodes::nf4)},
           {"nf4 fused", beside_codes(with_adapter(fused), WeightCodes::nf4)},
           {"int8", beside_codes(with_adapter(testing::tiny_gpt2()), WeightCodes::int8)},
+          {"nf4 experts", beside_codes(with_adapter(testing::tiny_experts()), WeightCodes::nf4)},
+          {"int8 beside experts", beside_codes(with_adapter(testing::tiny_experts(), {"o_proj"}), WeightCodes::int8)},
           {"nf4 latent", beside_codes(with_adapter(testing::tiny_latent()), WeightCodes::nf4)},
           {"qdora", beside_codes(with_magnitudes(with_adapter(testing::tiny_llama())), WeightCodes::nf4)},
           {"qdora of some in int8",
@@ -86,7 +91,7 @@ std::vector<std::pair<std::string, ModelSpec>> models_of_all_kinds() {
 // Gives the frozen matrices of a run the numbers that codes of this kind stand for.
 void round_base(TinyRun& run, WeightCodes codes) {
   for (const Param* p : run.state.params.params()) {
-    if (!p->spec().linear || p->learns()) continue;
+    if (!p->spec().linear || p->spec().always_numbers || p->learns()) continue;
     const int64_t cols = p->spec().shape[1];
     double* const w = run.state.params.stored(*p)[0].master.as<double>();
     for (const HeldPart& part : p->parts()) {
@@ -136,21 +141,27 @@ std::vector<Target> targets_of(TinyRun& run, const ModelSpec& model, TinyRun* ba
   };
   std::vector<Target> all;
   std::map<std::string, int64_t> a_rows, b_rows;  // of each weight, so far
+  std::map<std::string, int64_t> counts;          // of its targets
+  for (const AdapterSpec::Target& t : model.adapter->targets) ++counts[t.weight];
   for (const AdapterSpec::Target& t : model.adapter->targets) {
     const std::string product = t.weight.substr(0, t.weight.rfind('.'));
+    std::string with_b = product + ".lora_B.weight";
+    if (t.of_expert)
+      with_b = GroupedAdapter::name_of_b(
+          product, a_rows[product] / model.adapter->rank % (counts.at(t.weight) / model.experts.count));
     const int64_t in = weights.at(t.weight)->spec().shape[1], r = model.adapter->rank;
     double *const m = numbers(product + ".lora_magnitude_vector"), *const w = numbers(t.weight);
     all.push_back({.a = numbers(product + ".lora_A.weight") + a_rows[product] * in,
-                   .b = numbers(product + ".lora_B.weight") + b_rows[product] * r,
+                   .b = numbers(with_b) + b_rows[with_b] * r,
                    .w = w == nullptr ? w : w + t.rows.first * in,
-                   .m = m == nullptr ? m : m + b_rows[product],
+                   .m = m == nullptr ? m : m + b_rows[with_b],
                    .rows = t.rows.count,
                    .in = in,
                    .rank = r,
                    .scale = model.adapter->scale,
                    .is_table = t.weight == "embed.tokens"});
     a_rows[product] += r;
-    b_rows[product] += t.rows.count;
+    b_rows[with_b] += t.rows.count;
   }
   return all;
 }
@@ -260,7 +271,7 @@ TEST(Adapter, InCodesTheBaseIsTheNumbersThatTheyStandFor) {
     init_magnitudes(rounded.state.params, rounded.backend);  // lengths are those of the numbers
     for (TinyRun* run : {&in_codes, &rounded, &whole}) draw_adapter(*run);
     for (const Param* p : in_codes.state.params.params())
-      EXPECT_EQ(p->spec().in_codes(), p->spec().linear && !p->learns());
+      EXPECT_EQ(p->spec().in_codes(), p->spec().linear && !p->spec().always_numbers && !p->learns());
     EXPECT_NEAR(in_codes.evaluate(), rounded.evaluate(), 1e-7) << name;
     EXPECT_GT(std::abs(rounded.evaluate() - whole.evaluate()), 1e-4) << name;
   }
@@ -344,6 +355,17 @@ TEST(Adapter, NoGradientOfFrozenWeightsIsComputed) {
   const double all = TinyRun(plain, {}).plan().arithmetic.model_flops;
   EXPECT_LT(TinyRun(adapted, {}).plan().arithmetic.model_flops, 0.7 * all);
 }
+TEST(Adapter, NoGradientOfFrozenExpertsIsComputed) {
+  ModelSpec plain = testing::tiny_experts();
+  plain.experts.width = 256;
+  const auto flops = [&](const std::vector<std::string>& targets) {
+    ModelSpec model = plain;
+    if (!targets.empty()) model.adapter = adapter_of(plain, {.rank = 1, .targets = targets}, "test");
+    return TinyRun(model, {}).plan().arithmetic.model_flops;
+  };
+  EXPECT_LT(flops({"all-linear"}), 0.85 * flops({}));
+  EXPECT_LT(flops({"q_proj"}), 0.75 * flops({}));
+}
 
 TEST(Adapter, TargetsAreNamedAsInFiles) {
   const ModelSpec llama = testing::tiny_llama();
@@ -367,8 +389,20 @@ TEST(Adapter, TargetsAreNamedAsInFiles) {
   EXPECT_SAYS(error_of<ConfigError>([&] { adapter_of(llama, {.dora = true, .targets = {"lm_head"}}, "test"); }),
               "lm_head is an embedding or a head, whose rows' lengths are not trained yet");
   EXPECT_SAYS(refusal(llama, "norm"), "is no matrix");
-  EXPECT_SAYS(refusal(testing::tiny_experts(), "down_proj"), "experts, which have no adapters yet");
-  EXPECT_SAYS(refusal(testing::tiny_experts(), "all-linear"), "name the modules that shall have adapters");
+  const ModelSpec experts = testing::tiny_experts();  // of two blocks five, and a shared one
+  const AdapterSpec all = *with_adapter(experts).adapter;
+  EXPECT_EQ(all.targets.size(), 3u * 4 + 2 * 6 * 3 + 3);
+  EXPECT_TRUE(all.has_experts());
+  EXPECT_FALSE(with_adapter(experts, {"*.shared_expert.*"}).adapter->has_experts());
+  EXPECT_SAYS(refusal(experts, "*.experts.1.up_proj"), "another expert of its block has none");
+  EXPECT_SAYS(refusal(experts, "*.[ex]*.[0124].up_proj"), "all experts of a block");
+  EXPECT_SAYS(refusal(experts, "mlp.gate"), "is of a router");
+  EXPECT_SAYS(refusal(experts, "shared_expert_gate"), "is a gate");
+  EXPECT_SAYS(error_of<ConfigError>([&] { adapter_of(experts, {.dora = true}, "test"); }),
+              "mlp.experts.0.gate_proj is of an expert, whose rows' lengths are not trained yet");
+  ModelSpec stacked = experts;
+  stacked.family = Family::gpt_oss;
+  EXPECT_SAYS(refusal(stacked, "all-linear"), "name the modules that shall have adapters");
   EXPECT_EQ(with_adapter(testing::tiny_latent()).adapter->targets.size(), 2u * 8);
   EXPECT_SAYS(refusal(testing::tiny_latent(), "kv_a_layernorm"), "is no matrix");
   EXPECT_SAYS(refusal(testing::tiny_mtp(), "o_proj"), "multi-token prediction cannot be trained beside adapters yet");
@@ -413,7 +447,12 @@ TEST(Adapter, ConfigsOfOtherAdaptersAreRefused) {
   EXPECT_SAYS(with("use_dora", 1), "\"use_dora\"");
   EXPECT_SAYS(with("peft_type", "IA3"), "\"peft_type\"");
   EXPECT_SAYS(with("bias", "all"), "\"bias\"");
-  EXPECT_SAYS(with("modules_to_save", {"lm_head"}), "\"modules_to_save\"");
+  for (const nlohmann::json& others : std::vector<nlohmann::json>{{"lm_head"}, {"classifier"}, {"score", "lm_head"}})
+    EXPECT_SAYS(with("modules_to_save", others), "\"modules_to_save\"");
+  EXPECT_SAYS(with("modules_to_save", "score"), "\"modules_to_save\"");
+  EXPECT_EQ(with("modules_to_save", {"classifier", "score"}), "");
+  EXPECT_TRUE(read_peft_config(dir.path()).trains_score);
+  EXPECT_FALSE(read.trains_score);
   EXPECT_SAYS(with("rank_pattern", {{"q_proj", 2}}), "\"rank_pattern\"");
   EXPECT_SAYS(with("r", 0), "\"r\"");
   EXPECT_SAYS(with("lora_alpha", "8"), "\"lora_alpha\"");

@@ -297,6 +297,30 @@ TEST(MatchHfTensors, PassesOverATiedHeadOnlyIfItEqualsTheEmbedding) {
   EXPECT_TRUE(holds(match.notes[0], "lm_head.weight is passed over"));
 }
 
+// A pair for each matrix of each expert, wherever in a weight it lies: of an expert's matrices all A are one weight.
+TEST(AdapterTensors, OfExpertsHavePeftsNames) {
+  ModelSpec model = small(Family::llama);
+  model.family = Family::mixtral;
+  model.experts = {.count = 3, .chosen = 2, .width = 5};
+  model.layers = {{}, {.experts = true}};
+  model.adapter = adapter_of(model, {.rank = 2, .targets = {"w2", "w3", "w1"}}, "test");
+  std::map<std::string, HfTensor> tensors;
+  for (const HfTensor& t : adapter_tensors(model)) tensors[t.name] = t;
+  EXPECT_EQ(tensors.size(), 2u * 3 * 3);
+  const auto expect = [&](const std::string& name, std::vector<int64_t> shape, const std::string& param, int64_t row) {
+    const HfTensor& t = tensors["base_model.model.model.layers.1.block_sparse_moe.experts." + name + ".weight"];
+    EXPECT_EQ(t.shape, shape) << name;
+    EXPECT_EQ(t.param, "blocks.1.mlp.experts." + param + ".weight") << name;
+    EXPECT_EQ(t.first_row, row) << name;
+  };
+  expect("0.w1.lora_A", {2, 8}, "up.lora_A", 0);
+  expect("2.w3.lora_A", {2, 8}, "up.lora_A", (2 * 2 + 1) * 2);
+  expect("2.w1.lora_B", {5, 2}, "up.0.lora_B", 2 * 5);
+  expect("1.w3.lora_B", {5, 2}, "up.1.lora_B", 5);
+  expect("1.w2.lora_A", {2, 5}, "down.lora_A", 2);
+  expect("2.w2.lora_B", {8, 2}, "down.0.lora_B", 2 * 8);
+}
+
 // PEFT writes a table that has an adapter beside that, as the base has it.
 TEST(MatchHfTensors, PassesOverTheBasesTableInAnAdapter) {
   ModelSpec model = small(Family::llama);

@@ -51,6 +51,8 @@ inline const std::vector<Feature> kRuns = {
       "qwen2-lora",
       "phi3-lora",
       "mixtral-lora",
+      "qwen2-moe-lora",
+      "deepseek-v3-moe-lora",
       "gpt-oss-lora",
       "deepseek-lora",
       "llama-ends-lora",
@@ -66,7 +68,9 @@ inline const std::vector<Feature> kRuns = {
       "gpt2-qdora",
       "llama-gqa-qdora",
       "deepseek-qdora",
-      "llama-ends-qlora"}},
+      "llama-ends-qlora",
+      "mixtral-qlora",
+      "qwen3-moe-qlora"}},
     {"train.objective", {"cross_entropy", "dpo", "grpo", "kto", "reward", "ppo", "distill"}},
     {"teacher", {"in memory", "stored"}},  // of distill
     {"model.hidden_dropout", {"0", "0.1"}},
@@ -171,7 +175,7 @@ inline std::string pipeline_layout_of(const std::string& kind, int stages) {
   return fmt::format("[{}]", fmt::join(blocks, ","));
 }
 
-// A frozen model with adapters, of all matrices where it has no experts.
+// A frozen model with adapters.
 inline bool has_magnitudes(const std::string& model) { return model.ends_with("-dora") || model.ends_with("-qdora"); }
 inline bool has_codes(const std::string& model) { return model.ends_with("-qlora") || model.ends_with("-qdora"); }
 inline bool has_adapter(const std::string& model) {
@@ -179,6 +183,10 @@ inline bool has_adapter(const std::string& model) {
 }
 inline std::string base_of(const std::string& model) {
   return has_adapter(model) ? model.substr(0, model.rfind('-')) : model;
+}
+
+inline bool has_experts_with_adapters(const std::string& model) {
+  return has_adapter(model) && (model.starts_with("mixtral") || base_of(model).ends_with("-moe"));
 }
 
 // Whether losses may be near 0.
@@ -301,15 +309,16 @@ class LayoutMatrix : public ::testing::Test {
     if (c.at("optimizer.name") != "sgd")
       all.push_back("optimizer.adam_eps=1e-3");  // sees the gradients' absolute size, not their sign alone
     if (c.at("optimizer.name") == "adamw8bit") all.push_back("optimizer.min_8bit_size=200");
-    if (c.at("model") == "qwen3-moe") all.insert(all.end(), {"moe.global_aux_loss_coef=0.3", "moe.z_loss_coef=0.01"});
-    if (c.at("model").starts_with("deepseek-v3-m")) all.push_back("moe.bias_update_rate=0.02");
+    if (base_of(c.at("model")) == "qwen3-moe")
+      all.insert(all.end(), {"moe.global_aux_loss_coef=0.3", "moe.z_loss_coef=0.01"});
+    if (c.at("model").starts_with("deepseek-v3-m") && !has_adapter(c.at("model")))
+      all.push_back("moe.bias_update_rate=0.02");
     if (has_adapter(c.at("model")))
       all.insert(all.end(), {"adapter.kind=" + c.at("model").substr(c.at("model").rfind('-') + 1), "adapter.rank=3"});
     if (c.at("model") == "gpt2-qlora" || c.at("model") == "gpt2-qdora") all.push_back("adapter.quant_type=int8");
     if (c.at("model").find("-ends-") != std::string::npos)
       all.push_back(R"(adapter.targets=["embed_tokens", "lm_head", "q_proj", "down_proj"])");
-    if (c.at("model") == "mixtral-lora" || c.at("model") == "gpt-oss-lora")
-      all.push_back(R"(adapter.targets=["q_proj", "v_proj", "o_proj"])");
+    if (c.at("model") == "gpt-oss-lora") all.push_back(R"(adapter.targets=["q_proj", "v_proj", "o_proj"])");
     if (has_mtp(c.at("model"))) all.push_back("train.mtp_loss_coef=0.4");
     if (c.at("train.objective") == "grpo")
       all.insert(all.end(), {"objective.group_size=4", "objective.inner_updates=2", "objective.kl_beta=0.3",
@@ -325,7 +334,8 @@ class LayoutMatrix : public ::testing::Test {
       all.insert(all.end(), {"objective.loss_type=ipo", "objective.average_logps=true", "objective.beta=0.5"});
     if (c.at("data.mask") == "some") all.push_back("data.loss_mask=" + (dir_ / "mask.bin").string());
     if (c.at("model.hidden_dropout") != "0") all.push_back("model.attention_dropout=0.2");
-    if (c.at("model.hidden_dropout") != "0" && has_adapter(c.at("model")) && !has_magnitudes(c.at("model")))
+    if (c.at("model.hidden_dropout") != "0" && has_adapter(c.at("model")) && !has_magnitudes(c.at("model")) &&
+        !has_experts_with_adapters(c.at("model")))
       all.push_back("adapter.dropout=0.2");
     if (c.count("parallel.cp") && c.at("parallel.cp") == "6" && c.at("parallel.cp_comm_type") == "a2a+p2p")
       all.push_back(

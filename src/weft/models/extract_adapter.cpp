@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <numeric>
 #include <span>
 #include <tuple>
@@ -17,6 +18,8 @@
 
 namespace weft {
 namespace {
+
+constexpr std::string_view kScore = "score.weight";  // of a reward model: it goes along in full
 
 [[noreturn]] void refuse(const ExtractRequest& r, const std::string& why) {
   throw ConfigError(fmt::format("--lora-of {}: {}", r.base.string(), why));
@@ -94,7 +97,12 @@ HfConfig extracted_config(const ExtractRequest& r) {
   require_full(r, r.model, model);
   require_full(r, r.base, base);
   require_same_shape(r, model.spec, base.spec);
-  adapt(base, {.base = r.base.string(), .rank = r.rank, .alpha = double(r.rank), .targets = r.targets},
+  adapt(base,
+        {.base = r.base.string(),
+         .rank = r.rank,
+         .alpha = double(r.rank),
+         .trains_score = base.spec.head == HeadKind::score,
+         .targets = r.targets},
         fmt::format("--lora-of {}", r.base.string()));
   for (const AdapterSpec::Target& target : base.spec.adapter->targets)
     if (target.weight == Embedding::kTable)
@@ -103,7 +111,7 @@ HfConfig extracted_config(const ExtractRequest& r) {
                          "of blocks (all-linear), lm_head",
                          target.module));
   for (const HfTensor& t : adapter_tensors(base.spec))
-    if (std::min(t.rows, t.cols()) < r.rank)
+    if (t.param != kScore && std::min(t.rows, t.cols()) < r.rank)
       refuse(r, fmt::format("--rank {} is more than {} [{}, {}] can have: at most {}", r.rank, t.name, t.rows, t.cols(),
                             std::min(t.rows, t.cols())));
   return base;
@@ -116,15 +124,20 @@ Extracted write_extracted(const ExtractRequest& r, const HfConfig& config, const
   const std::vector<HfTensor> factors = adapter_tensors(config.spec);  // of each target A, then B
   Extracted all;
   double squares = 0, left = 0, others = 0;
+  std::map<std::string, size_t> target_of;
+  for (size_t i = 0; i < targets.size(); ++i) target_of[targets[i].module + ".weight"] = i;
   SharedWriter writer(out, layout);
   for (size_t i = 0; i < base->tensors().size(); ++i) {
     const HfTensor& t = base->tensors()[i];
     const Difference d = difference_of(r, *model, *base, i);
     const double of_this = d.squares();
-    const auto target = std::find_if(targets.begin(), targets.end(), [&](const AdapterSpec::Target& target) {
-      return target.module + ".weight" == t.name;
-    });
-    if (target == targets.end()) {
+    if (t.param == kScore) {
+      const std::vector<float> score = read_whole(*model, i);
+      write_factor(writer, factors.back(), std::vector<double>(score.begin(), score.end()));
+      continue;
+    }
+    const auto target = target_of.find(t.name);
+    if (target == target_of.end()) {
       if (of_this > 0) all.others.push_back(t.name);
       others += of_this;
       continue;
@@ -135,7 +148,7 @@ Extracted write_extracted(const ExtractRequest& r, const HfConfig& config, const
     if (all.worst.empty() || share > all.worst_share) all.worst = t.name, all.worst_share = share;
     squares += of_this;
     left += of_left;
-    const auto first = size_t(target - targets.begin()) * 2;
+    const size_t first = target->second * 2;
     write_factor(writer, factors[first], near.right);
     write_factor(writer, factors[first + 1], near.left);
     told(++all.num_matrices, int64_t(targets.size()));

@@ -405,6 +405,7 @@ HfConfig read_hf_config(const std::filesystem::path& folder_or_file) {
   if (is_adapter_folder(folder_or_file)) {
     PeftConfig adapter = read_peft_config(folder_or_file);
     HfConfig config = read_hf_config(base_of_adapter(folder_or_file, adapter));
+    if (adapter.trains_score) make_reward_model(config);
     adapt(config, std::move(adapter), (folder_or_file / "adapter_config.json").string());
     return config;
   }

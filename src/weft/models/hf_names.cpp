@@ -11,6 +11,7 @@
 #include "weft/base/json.h"
 #include "weft/models/hf_fields.h"
 #include "weft/nn/embedding.h"
+#include "weft/nn/grouped_adapter.h"
 #include "weft/nn/vocabulary_head.h"
 
 namespace weft {
@@ -307,7 +308,7 @@ class Matcher {
           fmt::format("v_head.summary is not there: its weight begins as random numbers of a deviation of {} "
                       "(initializer_range), from train.seed, its bias as 0",
                       model_.init_std));
-    if (source == nullptr && tensor.param == "score.weight" && model_.begins_score)
+    if (source == nullptr && tensor.name == "score.weight" && model_.begins_score)
       return match_.notes.push_back(
           fmt::format("{} is not there: it begins as random numbers of a deviation of {} (initializer_range), from "
                       "train.seed",
@@ -401,6 +402,8 @@ std::vector<HfTensor> adapter_tensors(const ModelSpec& model) {
   const AdapterSpec& adapter = *model.adapter;
   std::map<std::string, int64_t> columns;  // of each weight
   for (const HfTensor& t : hf_tensors(model)) columns[t.param] = t.cols();
+  std::map<std::string, int64_t> of_experts;  // of each weight that has the matrices of experts: all its targets
+  for (const AdapterSpec::Target& t : adapter.targets) of_experts[t.weight] += t.of_expert ? 1 : 0;
   std::map<std::string, Run> last;  // of each weight: how many targets there were, and rows of them
   for (const AdapterSpec::Target& t : adapter.targets) {
     Run& before = last[t.weight];
@@ -411,6 +414,18 @@ std::vector<HfTensor> adapter_tensors(const ModelSpec& model) {
       tensors.push_back({name + ".lora_embedding_A", {rank, t.rows.count}, true, product + a, 0, t.rows.count});
       tensors.push_back(
           {name + ".lora_embedding_B", {columns.at(t.weight), rank}, false, product + b, 0, columns.at(t.weight)});
+      continue;
+    }
+    if (t.of_expert) {  // a weight has the B of one matrix of each expert
+      const int64_t each = of_experts.at(t.weight) / model.experts.count, at = before.first++;
+      tensors.push_back(
+          {name + a, {rank, columns.at(t.weight)}, false, GroupedAdapter::name_of_a(product), at * rank, rank});
+      tensors.push_back({name + b,
+                         {t.rows.count, rank},
+                         false,
+                         GroupedAdapter::name_of_b(product, at % each),
+                         at / each * t.rows.count,
+                         t.rows.count});
       continue;
     }
     tensors.push_back({name + a, {rank, columns.at(t.weight)}, false, product + a, before.first * rank, rank});
@@ -424,6 +439,8 @@ std::vector<HfTensor> adapter_tensors(const ModelSpec& model) {
                          t.rows.count});
     before = {before.first + 1, before.count + t.rows.count};
   }
+  if (adapter.trains_score)
+    tensors.push_back({"base_model.model.score.weight", {1, model.width}, false, "score.weight", 0, 1});
   return tensors;
 }
 

@@ -162,8 +162,12 @@ std::vector<std::string> read_hf_weights(const std::filesystem::path& folder, co
   const auto base = is_adapter ? base_of_adapter(folder, read_peft_config(folder)) : folder;
   const auto source = open_weights(base, model);
   read_all(*source, base, params, num_threads);
-  if (is_adapter) read_adapter_weights(folder, model, params);
-  return source->notes();
+  std::vector<std::string> notes = source->notes();
+  if (!is_adapter) return notes;
+  read_adapter_weights(folder, model, params);
+  if (model.adapter->trains_score)  // it is there after all
+    std::erase_if(notes, [](const std::string& note) { return note.starts_with("score.weight is not there"); });
+  return notes;
 }
 
 void read_adapter_weights(const std::filesystem::path& folder, const ModelSpec& model, const ParamStore& params) {

@@ -93,6 +93,17 @@ void round_parts(Matrix& w, const HfTensor& t, const AdapterSpec& adapter, const
 
 FileDType in_file(DType dtype) { return dtype == DType::bf16 ? FileDType::bf16 : FileDType::f32; }
 
+constexpr std::string_view kScore = "score.weight";  // in files and here
+
+void write_matrix(SharedWriter& writer, const HfTensor& t, const Matrix& w, DType dtype) {
+  int64_t at = t.slice * w.rows * w.cols * (bits_of(in_file(dtype)) / 8);
+  stream_matrix({.data = w.values.data(), .dtype = DType::f32, .rows = w.rows, .cols = w.cols, .row_stride = w.cols},
+                in_file(dtype), t.transposed, [&](std::span<const std::byte> bytes) {
+                  writer.write(t.name, at, bytes);
+                  at += int64_t(bytes.size());
+                });
+}
+
 }  // namespace
 
 DType merged_dtype(const std::filesystem::path& base) {
@@ -119,6 +130,8 @@ void write_merged(const std::filesystem::path& adapter, const HfConfig& config, 
     return Matrices{matrix(first), matrix(first + 1), spec.magnitudes ? matrix(first + 2) : Matrix{}};
   };
   const auto in_codes = parts_in_codes(config.spec);
+  std::map<std::string, size_t> targets;
+  for (size_t i = 0; i < spec.targets.size(); ++i) targets[spec.targets[i].module + ".weight"] = i;
   SharedWriter writer(out, layout);
   for (size_t tensor = 0; tensor < base->tensors().size(); ++tensor) {
     const HfTensor& t = base->tensors()[tensor];
@@ -126,20 +139,22 @@ void write_merged(const std::filesystem::path& adapter, const HfConfig& config, 
     base->read(tensor, {},
                {.data = w.values.data(), .dtype = DType::f32, .rows = w.rows, .cols = w.cols, .row_stride = w.cols});
     if (const auto parts = in_codes.find(t.param); parts != in_codes.end()) round_parts(w, t, spec, parts->second);
-    for (size_t i = 0; i < spec.targets.size(); ++i) {
-      if (spec.targets[i].module + ".weight" != t.name) continue;
-      const Matrices with = matrices_of(i);
+    if (const auto i = targets.find(t.name); i != targets.end()) {
+      const Matrices with = matrices_of(i->second);
       parallel_for(w.rows, usable_cores(), 1, [&](int64_t begin, int64_t end) {
         for (int64_t row = begin; row < end; ++row) merge_row(w, row, spec.scale, with);
       });
       require_finite(w, t.name, adapter);
     }
-    int64_t at = t.slice * w.rows * w.cols * (bits_of(in_file(dtype)) / 8);
-    stream_matrix({.data = w.values.data(), .dtype = DType::f32, .rows = w.rows, .cols = w.cols, .row_stride = w.cols},
-                  in_file(dtype), t.transposed, [&](std::span<const std::byte> bytes) {
-                    writer.write(t.name, at, bytes);
-                    at += int64_t(bytes.size());
-                  });
+    if (spec.trains_score && t.param == kScore) continue;  // the adapter has another
+    write_matrix(writer, t, w, dtype);
+  }
+  if (spec.trains_score) {
+    const Matrix score = matrix(matrices.tensors.size() - 1);
+    require_finite(score, std::string(kScore), adapter);
+    write_matrix(writer,
+                 {.name = std::string(kScore), .shape = {1, score.cols}, .param = std::string(kScore), .rows = 1},
+                 score, dtype);
   }
   writer.sync();
   base->check_whole();

@@ -49,10 +49,25 @@ void refuse_others(const JsonFields& fields) {
       if (init->get<std::string>().starts_with(kind))
         fields.fail("init_lora_weights",
                     "an adapter of the base as it is: this one belongs to a base that was changed");
-  for (const char* key : {"modules_to_save", "alora_invocation_tokens", "layers_to_transform", "rank_pattern",
-                          "alpha_pattern", "target_parameters", "layer_replication", "exclude_modules"})
+  for (const char* key : {"alora_invocation_tokens", "layers_to_transform", "rank_pattern", "alpha_pattern",
+                          "target_parameters", "layer_replication", "exclude_modules"})
     if (const nlohmann::json* value = fields.find(key); value != nullptr && !value->empty())
       fields.fail(key, "nothing: weft has adapters of one rank in all layers");
+}
+
+// PEFT names what the head of a sequence classifier may be called; in weft's families it is the score.
+bool trains_score_in(const JsonFields& fields) {
+  constexpr const char* kKey = "modules_to_save";
+  const nlohmann::json* value = fields.find(kKey);
+  if (value == nullptr || value->empty()) return false;
+  bool has_score = false, has_others = !value->is_array();
+  for (const nlohmann::json& name : *value) {
+    has_score = has_score || name == "score";
+    has_others = has_others || (name != "score" && name != "classifier");
+  }
+  if (!has_score || has_others)
+    fields.fail(kKey, "nothing, or [\"score\"] of a reward model: weft trains no other module in full beside adapters");
+  return true;
 }
 
 constexpr const char* kQuantisation = "quantization_config";
@@ -85,13 +100,32 @@ std::string why_not(const HfTensor& tensor, const ParamSpec& weight, const Model
                         "adapter.kind = \"lora\", beside a base in codes \"qlora\""
                       : "";
   if (!weight.linear) return "is no matrix that a block multiplies with";
-  if (weight.place.experts_are_cut())
-    return "is of experts, which have no adapters yet; the nearest that works: the projections of attention";
+  if (weight.place.experts_are_cut() && tensor.slices > 1)
+    return "has the matrices of all experts in one tensor, which have no adapters yet; the nearest that works: the "
+           "projections of attention";
+  if (weight.place.experts_are_cut() && magnitudes)
+    return "is of an expert, whose rows' lengths are not trained yet; the nearest that works: adapter.kind = \"lora\" "
+           "(beside a base in codes \"qlora\"), or adapter.targets without it";
   if (weight.name.ends_with("router.weight"))
     return "is of a router, which has no adapter; the nearest that works: the projections of attention";
   if (weight.name.ends_with("shared_gate.weight"))
     return "is a gate, which has no adapter; the nearest that works: the projections of attention";
   return tensor.name.ends_with(kWeight) ? "" : "is no matrix";
+}
+
+// A target that is of an expert beside which others have none; "" where there is none.
+std::string lone_expert(const AdapterSpec& adapter, const std::map<std::string, ParamSpec>& weights, int64_t experts) {
+  std::map<std::string, std::vector<const AdapterSpec::Target*>> all;  // of each weight
+  for (const AdapterSpec::Target& t : adapter.targets)
+    if (t.of_expert) all[t.weight].push_back(&t);
+  for (const auto& [weight, these] : all) {
+    const int64_t rows = weights.at(weight).shape[0] / experts;
+    const size_t each = these.size() / size_t(experts);
+    if (each * size_t(experts) != these.size()) return these[0]->module;
+    for (size_t i = each; i < these.size(); ++i)
+      if (these[i]->rows.first != these[i - each]->rows.first + rows) return these[i]->module;
+  }
+  return "";
 }
 
 }  // namespace
@@ -111,6 +145,7 @@ PeftConfig read_peft_config(const fs::path& folder) {
           .rslora = fields.flag("use_rslora", false),
           .dora = fields.flag("use_dora", false),
           .dropout = fields.number("lora_dropout", {.min = 0, .max = 1}, 0.0),
+          .trains_score = trains_score_in(fields),
           .base_codes = base_codes_in(folder),
           .targets = targets_in(fields)};
 }
@@ -194,11 +229,9 @@ AdapterSpec adapter_of(const ModelSpec& model, const PeftConfig& config, std::st
                       .scale = config.alpha / (config.rslora ? std::sqrt(double(config.rank)) : double(config.rank)),
                       .dropout = config.dropout,
                       .magnitudes = config.dora,
-                      .base_codes = config.base_codes};
-  if (config.base_codes != WeightCodes::none && model.has_experts())
-    refuse(
-        "a base in codes cannot be this one: experts are not kept in codes yet; the nearest that works: "
-        "adapter.kind = \"lora\" or \"dora\"");
+                      .base_codes = config.base_codes,
+                      .trains_score = config.trains_score};
+  if (config.trains_score && model.head != HeadKind::score) refuse("the model has no score to train beside adapters");
   const bool all = config.targets == std::vector{std::string(kAllLinear)};
   std::vector<bool> used(config.targets.size());
   for (const HfTensor& tensor : hf_tensors(plain)) {
@@ -206,7 +239,7 @@ AdapterSpec adapter_of(const ModelSpec& model, const PeftConfig& config, std::st
     if (!tensor.name.ends_with(kWeight) && !weight.linear) continue;
     const std::string module(tensor.name, 0,
                              tensor.name.size() - (tensor.name.ends_with(kWeight) ? kWeight.size() : 0));
-    bool wanted = all && weight.linear;
+    bool wanted = all && weight.linear && !weight.always_numbers;
     for (size_t i = 0; i < config.targets.size() && !all; ++i) {
       if (!matches(module, config.targets[i])) continue;
       wanted = used[i] = true;
@@ -215,8 +248,16 @@ AdapterSpec adapter_of(const ModelSpec& model, const PeftConfig& config, std::st
     if (const std::string why = why_not(tensor, weight, model, config.dora); !why.empty())
       refuse(all ? fmt::format("\"{}\": {} {}; name the modules that shall have adapters", kAllLinear, module, why)
                  : fmt::format("{} {}", module, why));
-    adapter.targets.push_back({.weight = tensor.param, .rows = {tensor.first_row, tensor.rows}, .module = module});
+    adapter.targets.push_back({.weight = tensor.param,
+                               .rows = {tensor.first_row, tensor.rows},
+                               .module = module,
+                               .of_expert = weight.place.experts_are_cut()});
   }
+  if (const std::string module = lone_expert(adapter, weights, model.experts.count); !module.empty())
+    refuse(
+        fmt::format("{} has an adapter, and another expert of its block has none; the nearest that works: all "
+                    "experts of a block, as \"*.experts.*\"",
+                    module));
   if (config.targets.empty()) refuse("names no module");
   for (size_t i = 0; i < used.size() && !all; ++i)
     if (!used[i])
@@ -249,7 +290,10 @@ nlohmann::json to_json(const PeftConfig& config, const ModelSpec& model) {
     modules.clear();
     for (const AdapterSpec::Target& target : model.adapter->targets) modules.push_back(target.module);
   }
+  nlohmann::json in_full = nullptr, task = nullptr;
+  if (config.trains_score) in_full = {"score"}, task = "SEQ_CLS";
   return {{"peft_type", "LORA"},
+          {"task_type", std::move(task)},
           {"task_type", "CAUSAL_LM"},
           {"base_model_name_or_path", config.base},
           {"r", config.rank},
@@ -261,7 +305,7 @@ nlohmann::json to_json(const PeftConfig& config, const ModelSpec& model) {
           {"fan_in_fan_out", model.family == Family::gpt2},
           {"init_lora_weights", true},
           {"target_modules", std::move(modules)},
-          {"modules_to_save", nullptr},
+          {"modules_to_save", std::move(in_full)},
           {"inference_mode", true}};
 }
 

@@ -8,7 +8,7 @@ namespace weft {
 namespace {
 
 Linear::Spec to_few(int64_t in, int64_t out, const Experts::Spec& spec, const LayerPlan& plan) {
-  return {.in = in, .out = out, .place = weights(plan.whole()), .init_std = spec.init_std};
+  return {.in = in, .out = out, .place = weights(plan.whole()), .init_std = spec.init_std, .always_numbers = true};
 }
 
 Dispatch::At at(const Pass& p) { return {p.be, p.mesh, *p.scratch}; }
@@ -69,12 +69,12 @@ Tensor Experts::forward(Pass& p, Saved& s, Tensor h) const {
   const Tensor shared = shared_forward(p, s, h);  // while rows are on their way
   Tensor rows = dispatch_.wait_at_experts(at(p), s.routes, std::move(way));
   s.u = alloc_rows(p, p.till_dgrad, s, up_.out(), expert_rows(Spmd::Shard1));
-  up_.forward(p, rows, s.routes.offsets, s.u);
+  up_.forward(p, s.up, rows, s.routes, s.u);
   up_bias_.forward(p, ones(p, s), s.routes, s.u);
   s.a = alloc_rows(p, keep_ ? p.till_wgrad : p.scratch, s, down_.in(), s.u.place);
   activate(p, s, s.a);
   Tensor z = rows.placed(expert_rows(Spmd::Partial));  // over rows that are not needed any more
-  down_.forward(p, weighted(p, s), s.routes.offsets, z);
+  down_.forward(p, s.down, weighted(p, s), s.routes, z);
   down_bias_.forward(p, row_weights(p, s), s.routes, z);
   if (!keep_) s.a = {};
   Tensor y = leave_.forward(p.mesh, dispatch_.to_tokens(at(p), s.routes, z), *p.scratch);
@@ -89,7 +89,7 @@ Tensor Experts::dgrad(Pass& p, Saved& s, Tensor dy) const {
   const SharedGradient shared = shared_dgrad(p, s, dy);
   Tensor dz = dispatch_.wait_at_experts(at(p), s.routes, std::move(way));
   Tensor da = alloc_rows(p, p.scratch, s, down_.in(), s.u.place.dual());
-  down_.dgrad(p, dz, s.routes.offsets, da);
+  down_.dgrad(p, s.down, dz, s.routes, da);
   if (!keep_) {
     s.a = alloc_rows(p, p.dgrad_till_wgrad, s, down_.in(), s.u.place);
     activate(p, s, s.a);
@@ -100,7 +100,7 @@ Tensor Experts::dgrad(Pass& p, Saved& s, Tensor dy) const {
   s.du = alloc_rows(p, p.dgrad_till_wgrad, s, s.u.cols(), s.u.place.dual());
   p.be.run(GatedUnitBackward{.u = s.u, .da = da, .du = s.du, .kind = gate_of(spec_), .limit = spec_.clamp});
   Tensor drows = dz.placed(expert_rows(Spmd::Partial));  // likewise
-  up_.dgrad(p, s.du, s.routes.offsets, drows);
+  up_.dgrad(p, s.up, s.du, s.routes, drows);
   Tensor dh = enter_.backward(p.mesh, dispatch_.to_tokens(at(p), s.routes, drows), *p.scratch);
   Tensor of_router = route_backward(p, s, weights_backward(p, s, drow_weights));
   for (const Tensor& more : {of_router, shared.of_gate, shared.of_mlp})
@@ -115,14 +115,14 @@ void Experts::wgrad(Pass& p, const Saved& s, Tensor h) const {
     shared_->wgrad(p, s.shared, h);
   }
   router_.wgrad(p, h, s.dlogits);
-  {
+  if (down_.learns() || down_bias_.learns()) {  // else rows need not come
     Scope temporaries(*p.scratch);
     const Tensor dz = rows_of(p, s, leave_backward(p, s));
-    down_.wgrad(p, weighted(p, s), dz, s.routes.offsets);
+    down_.wgrad(p, s.down, weighted(p, s), dz, s.routes);
     down_bias_.wgrad(p, row_weights(p, s), dz, s.routes);
   }
-  up_bias_.wgrad(p, ones(p, s), s.du, s.routes);
-  up_.wgrad(p, rows_of(p, s, enter_.forward(p.mesh, h, *p.scratch)), s.du, s.routes.offsets);
+  if (up_bias_.learns()) up_bias_.wgrad(p, ones(p, s), s.du, s.routes);
+  if (up_.learns()) up_.wgrad(p, s.up, rows_of(p, s, enter_.forward(p.mesh, h, *p.scratch)), s.du, s.routes);
 }
 
 // Chooses, in f32, and says which rows are whose. The weights go where the rows go.

@@ -44,13 +44,14 @@ class Experts {
     Dispatch::Routes routes;  //                          till wgrad
     Tensor weights;           // stat [n]                 till wgrad
     Tensor u;                 // [n, 2f]                  till dgrad
-    Tensor a;                 // [n, f]                   till wgrad; or dgrad .. wgrad where not kept
-    Tensor dy;                // [t, d]                   till wgrad (owned by the block)
-    Tensor du;                // [n, 2f]                  dgrad .. wgrad
-    Tensor dlogits;           // [t, E]                   dgrad .. wgrad
-    Mlp::Saved shared;        // of the shared one
-    Tensor shared_y, gate;    // [t, d], stat [t, 1]      till dgrad, where it has a gate
-    Tensor dgate;             // [t, 1]                   dgrad .. wgrad
+    GroupedLinear::Saved up, down;
+    Tensor a;               // [n, f]                   till wgrad; or dgrad .. wgrad where not kept
+    Tensor dy;              // [t, d]                   till wgrad (owned by the block)
+    Tensor du;              // [n, 2f]                  dgrad .. wgrad
+    Tensor dlogits;         // [t, E]                   dgrad .. wgrad
+    Mlp::Saved shared;      // of the shared one
+    Tensor shared_y, gate;  // [t, d], stat [t, 1]      till dgrad, where it has a gate
+    Tensor dgate;           // [t, 1]                   dgrad .. wgrad
   };
   Experts(ParamStore& params, const std::string& name, const Spec& spec, const LayerPlan& plan);
 

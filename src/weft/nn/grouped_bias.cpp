@@ -46,7 +46,7 @@ void GroupedBias::dgrad(Pass& p, Tensor dy, const Dispatch::Routes& routes, Tens
 }
 
 void GroupedBias::wgrad(Pass& p, Tensor scale, Tensor dy, const Dispatch::Routes& routes) const {
-  if (!b_ || !b_->learns()) return;
+  if (!learns()) return;
   p.be.run(GroupedWeightGrad{.dy = columns_of(dy),
                              .x = scale,
                              .offsets = routes.offsets,

@@ -19,6 +19,7 @@ class GroupedBias {
     bool exists;
   };
   GroupedBias(ParamStore& params, const std::string& name, const Spec& spec);
+  bool learns() const { return b_ && b_->learns(); }
   void forward(Pass& p, Tensor scale, const Dispatch::Routes& routes, Tensor y) const;
   void dgrad(Pass& p, Tensor dy, const Dispatch::Routes& routes, Tensor dscale) const;  // adds to dscale, [n] stat
   void wgrad(Pass& p, Tensor scale, Tensor dy, const Dispatch::Routes& routes) const;   // adds to b.grad

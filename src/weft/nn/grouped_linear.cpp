@@ -21,23 +21,38 @@ ParamSpec weight_spec(const std::string& name, const GroupedLinear::Spec& spec) 
 }  // namespace
 
 GroupedLinear::GroupedLinear(ParamStore& params, const std::string& name, const Spec& spec)
-    : w_(&params.add(weight_spec(name, spec))) {
+    : w_(&params.add(weight_spec(name, spec))),
+      numbers_(*w_, params.precision().stat),
+      adapter_(GroupedAdapter::make(params, name, *w_, spec.experts)) {
   const auto& parts = w_->parts();  // those of a rank's experts are alike
   const auto first = std::find_if(parts.begin(), parts.end(), [](const HeldPart& p) { return p.rows.count > 0; });
   for (size_t i = 0; i < spec.out.size(); ++i) out_ += first[std::ptrdiff_t(i)].rows.count;
 }
 
-void GroupedLinear::forward(Pass& p, Tensor x, Tensor offsets, Tensor y) const {
-  p.be.run(GroupedMatmul{.x = x, .w = w_->value, .offsets = offsets, .out = y});
+// Those of all experts here: the numbers of codes in scratch, till the caller's Scope ends.
+Tensor GroupedLinear::matrices(Pass& p) const { return numbers_.in_codes() ? numbers_.whole(p) : w_->value; }
+
+void GroupedLinear::forward(Pass& p, Saved& s, Tensor x, const Dispatch::Routes& routes, Tensor y) const {
+  {
+    Scope temporaries(*p.scratch);
+    p.be.run(GroupedMatmul{.x = x, .w = matrices(p), .offsets = routes.offsets, .out = y});
+  }
+  if (adapter_ && p.adapters) adapter_->forward(p, s.adapter, x, routes, y);
 }
 
-void GroupedLinear::dgrad(Pass& p, Tensor dy, Tensor offsets, Tensor dx) const {
-  p.be.run(GroupedMatmul{.x = dy, .w = w_->value, .offsets = offsets, .out = dx, .turned = true});
+void GroupedLinear::dgrad(Pass& p, Saved& s, Tensor dy, const Dispatch::Routes& routes, Tensor dx) const {
+  {
+    Scope temporaries(*p.scratch);
+    p.be.run(GroupedMatmul{.x = dy, .w = matrices(p), .offsets = routes.offsets, .out = dx, .turned = true});
+  }
+  if (adapter_) adapter_->dgrad(p, s.adapter, dy, routes, dx);
 }
 
-void GroupedLinear::wgrad(Pass& p, Tensor x, Tensor dy, Tensor offsets) const {
+void GroupedLinear::wgrad(Pass& p, const Saved& s, Tensor x, Tensor dy, const Dispatch::Routes& routes) const {
+  if (adapter_) adapter_->wgrad(p, s.adapter, x, dy, routes);
   if (!w_->learns()) return;
-  p.be.run(GroupedWeightGrad{.dy = dy, .x = x, .offsets = offsets, .dw = w_->grad, .accumulate = w_->accumulates()});
+  p.be.run(
+      GroupedWeightGrad{.dy = dy, .x = x, .offsets = routes.offsets, .dw = w_->grad, .accumulate = w_->accumulates()});
 }
 
 }  // namespace weft

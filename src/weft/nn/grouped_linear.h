@@ -1,15 +1,19 @@
 // Products of rows with the weights of their expert.   n rows, by expert   in / out widths, on what of them lives here
 #pragma once
+#include <optional>
 #include <string>
 
+#include "weft/nn/grouped_adapter.h"
+#include "weft/nn/matrix_numbers.h"
 #include "weft/nn/pass.h"
 #include "weft/sharding/param_store.h"
 
 namespace weft {
 
-// y[r] = W x[r] with the W of the expert that row r is of.
+// y[r] = W x[r] with the W of the expert that row r is of; or, where the store has an adapter of W, what that makes of
+// it, but in passes that leave it out. A frozen W may be kept in codes: each product makes the numbers of all experts
+// here, in scratch.
 //   x, dx [n, in]   y, dy [n, out]   W [experts out, in], one behind the other, cut over tp as `held`
-//   offsets i32 [experts here + 1]: where the rows of each begin
 class GroupedLinear {
  public:
   struct Spec {
@@ -19,15 +23,24 @@ class GroupedLinear {
     double init_std;
     int64_t grain = 1;  // rows of a matrix that are not cut apart
   };
+  struct Saved {
+    GroupedAdapter::Saved adapter;
+  };
   GroupedLinear(ParamStore& params, const std::string& name, const Spec& spec);
   int64_t in() const { return w_->shape()[1]; }
   int64_t out() const { return out_; }
-  void forward(Pass& p, Tensor x, Tensor offsets, Tensor y) const;
-  void dgrad(Pass& p, Tensor dy, Tensor offsets, Tensor dx) const;
-  void wgrad(Pass& p, Tensor x, Tensor dy, Tensor offsets) const;  // adds to W.grad
+  void forward(Pass& p, Saved& s, Tensor x, const Dispatch::Routes& routes, Tensor y) const;
+  void dgrad(Pass& p, Saved& s, Tensor dy, const Dispatch::Routes& routes, Tensor dx) const;
+  // Whether there is anything for wgrad to do.
+  bool learns() const { return w_->learns() || adapter_; }
+  // Adds to W.grad, or to those of the adapter.
+  void wgrad(Pass& p, const Saved& s, Tensor x, Tensor dy, const Dispatch::Routes& routes) const;
 
  private:
+  Tensor matrices(Pass& p) const;
   Param* w_;
+  MatrixNumbers numbers_;
+  std::optional<GroupedAdapter> adapter_;
   int64_t out_ = 0;
 };
 

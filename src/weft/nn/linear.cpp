@@ -10,7 +10,8 @@ Linear::Linear(ParamStore& params, const std::string& name, const Spec& spec)
                       .place = spec.place,
                       .parts = spec.parts,
                       .init = {Init::Kind::normal, spec.init_std},
-                      .linear = true})),
+                      .linear = true,
+                      .always_numbers = spec.always_numbers})),
       numbers_(*w_, params.precision().stat) {
   if (spec.bias)
     b_ = &params.add({.name = name + ".bias", .shape = {spec.out}, .place = spec.place, .parts = spec.parts});

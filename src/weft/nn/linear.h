@@ -21,6 +21,7 @@ class Linear {
     bool bias = false;             // cut as the rows of W are; not for a W cut by columns (see RowBias)
     std::vector<Part> parts = {};  // stacked matrices (columns of one, where it is cut so)
     double init_std = 0.02;
+    bool always_numbers = false;  // ParamSpec's
   };
   Linear(ParamStore& params, const std::string& name, const Spec& spec);
   int64_t in() const { return w_->shape()[1]; }

@@ -6,9 +6,11 @@ ScoreHead::ScoreHead(ParamStore& params, const Spec& spec, const LayerPlan& plan
     : w_(&params.add({.name = spec.name + ".weight",
                       .shape = {1, spec.width},
                       .place = weights(plan.whole()),
-                      .init = {Init::Kind::normal, spec.init_std}})),
+                      .init = {Init::Kind::normal, spec.init_std},
+                      .is_score = true})),
       join_(Axis::tp, plan.stream, loss_place(plan).tp()) {
-  if (spec.bias) b_ = &params.add({.name = spec.name + ".bias", .shape = {1}, .place = weights(plan.whole())});
+  if (spec.bias)
+    b_ = &params.add({.name = spec.name + ".bias", .shape = {1}, .place = weights(plan.whole()), .is_score = true});
 }
 
 // factor * the weights of the stream's tokens here: [t] stat, in scratch.

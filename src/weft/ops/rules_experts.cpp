@@ -53,7 +53,8 @@ struct GroupedRow {
 constexpr GroupedRow kWhole[] = {{Spmd::None, Spmd::None, Spmd::None},
                                  {Spmd::Shard0, Spmd::Replicate, Spmd::Shard0},
                                  {Spmd::Invariant, Spmd::Invariant, Spmd::Invariant},
-                                 {Spmd::Replicate, Spmd::Replicate, Spmd::Replicate}};
+                                 {Spmd::Replicate, Spmd::Replicate, Spmd::Replicate},
+                                 {Spmd::Partial, Spmd::Replicate, Spmd::Partial}};
 constexpr GroupedRow kForward[] = {{Spmd::Replicate, Spmd::Shard0, Spmd::Shard1},
                                    {Spmd::Shard1, Spmd::Shard1, Spmd::Partial}};
 constexpr GroupedRow kTurned[] = {{Spmd::Shard1, Spmd::Shard0, Spmd::Partial},
@@ -63,7 +64,9 @@ constexpr GroupedRow kGradients[] = {  // dy, x, dw
     {Spmd::Shard0, Spmd::Shard0, Spmd::Partial},
     {Spmd::Invariant, Spmd::Invariant, Spmd::Invariant},
     {Spmd::Shard1, Spmd::Replicate, Spmd::Shard0},
-    {Spmd::Replicate, Spmd::Shard1, Spmd::Shard1}};
+    {Spmd::Replicate, Spmd::Shard1, Spmd::Shard1},
+    {Spmd::Replicate, Spmd::Partial, Spmd::Partial},
+    {Spmd::Partial, Spmd::Replicate, Spmd::Partial}};
 constexpr GroupedRow kOfEp[] = {{Spmd::None, Spmd::None, Spmd::None}, {Spmd::Shard0, Spmd::Shard0, Spmd::Shard0}};
 
 template <size_t n>

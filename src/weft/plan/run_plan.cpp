@@ -1,5 +1,6 @@
 #include "weft/plan/run_plan.h"
 
+#include <algorithm>
 #include <filesystem>
 
 #include "weft/plan/teacher.h"
@@ -71,10 +72,24 @@ void override_losses(const Recipe& r, ModelSpec& model) {
   if (r.moe.bias_update_rate > 0 && !e.correction)
     throw ConfigError(fmt::format("moe.bias_update_rate = {} has no effect: the model's routers have no such bias",
                                   r.moe.bias_update_rate));
+  if (r.moe.bias_update_rate > 0 && model.adapter)
+    throw ConfigError(
+        fmt::format("moe.bias_update_rate = {} cannot run: beside adapters routers are frozen, and so is their bias, "
+                    "which no adapter's file has; the nearest that works: moe.bias_update_rate = 0",
+                    r.moe.bias_update_rate));
 }
 
 // Targets are weighed by forward-only passes of the model and its reference, which drop nothing.
-void refuse_dropout(const Recipe& r, const Dropouts& d) {
+void refuse_dropout(const Recipe& r, const ModelSpec& model) {
+  const Dropouts& d = model.dropout;
+  if (model.adapter && model.adapter->has_experts() && r.adapter.dropout > 0)
+    throw ConfigError(fmt::format(
+        "adapter.dropout = {} cannot run: {} is of an expert, whose rows come from many ranks and are not "
+        "dropped yet; the nearest that works: adapter.dropout = 0, or adapter.targets without experts",
+        r.adapter.dropout,
+        std::find_if(model.adapter->targets.begin(), model.adapter->targets.end(), [](const AdapterSpec::Target& t) {
+          return t.of_expert;
+        })->module));
   if (has_magnitudes(r.adapter.kind) && r.adapter.dropout > 0)
     throw ConfigError(
         fmt::format("adapter.dropout = {} cannot run: with adapter.kind = \"{}\" PEFT multiplies the base with what "
@@ -173,6 +188,7 @@ void add_adapter(const Recipe& r, HfConfig& config) {
                      .rslora = a.rslora,
                      .dora = has_magnitudes(a.kind),
                      .dropout = a.dropout,
+                     .trains_score = r.train.objective == ObjectiveKind::reward,
                      .base_codes = base_codes_of(a),
                      .targets = a.targets};
   if (!a.path.empty()) {
@@ -188,6 +204,13 @@ void add_adapter(const Recipe& r, HfConfig& config) {
                       a.path, name_of(there.base_codes),
                       adapter.base_codes == WeightCodes::none ? "full" : name_of(adapter.base_codes),
                       kind_of(there.dora, true), name_of(there.base_codes)));
+    if (there.trains_score != adapter.trains_score)
+      throw ConfigError(fmt::format(
+          "adapter.path = \"{}\" {}", a.path,
+          adapter.trains_score
+              ? "has no score (modules_to_save), which train.objective = \"reward\" trains beside it; the nearest that "
+                "works: weft merge, and the merged model in model.path"
+              : "is of a reward model; the nearest that works: train.objective = \"reward\""));
     there.base = adapter.base;
     there.dropout = a.dropout;
     there.base_codes = adapter.base_codes;
@@ -234,7 +257,7 @@ RunPlan prepare_run(const Recipe& recipe, HfConfig config, int rank) {
   plan.model = plan.config.spec;
   override_dropout(recipe, plan.model.dropout);
   override_losses(recipe, plan.model);
-  refuse_dropout(recipe, plan.model.dropout);
+  refuse_dropout(recipe, plan.model);
   check_layout(recipe, plan.model);
   if (recipe.train.objective == ObjectiveKind::distill) add_teacher(recipe, plan);
   plan.step = step_of(recipe, plan.model, rank, plan.config.teacher.get());

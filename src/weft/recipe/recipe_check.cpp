@@ -368,9 +368,9 @@ void refuse_beside_objective(const Recipe& r, Refusals& refusals) {
   refusals.add_idle(pairs && !r.data.valid.empty() && r.train.eval_iters > 0,
                     fmt::format("train.eval_iters = {}", r.train.eval_iters), "held-out pairs are all read",
                     "train.eval_iters = 0");
-  const bool scores = r.train.objective == ObjectiveKind::reward || r.train.objective == ObjectiveKind::ppo;
-  refusals.add(scores && r.adapter.kind != AdapterKind::none, fmt::format("adapter.kind = \"{}\"", r.adapter.kind),
-               fmt::format("{} trains a head that is no part of an adapter and would be frozen", objective),
+  refusals.add(r.train.objective == ObjectiveKind::ppo && r.adapter.kind != AdapterKind::none,
+               fmt::format("adapter.kind = \"{}\"", r.adapter.kind),
+               fmt::format("{} trains a head for values, which no adapter's file has", objective),
                "adapter.kind = \"none\"");
 }
 

@@ -246,7 +246,7 @@ std::vector<RecipeKey> recipe_keys(Recipe& r) {
       {"adapter.targets", &a.targets, anything(),
        "modules that have one, by their last names in Hugging Face's files, as [\"q_proj\", \"v_proj\"], or whole "
        "names, in "
-       "which * stands for any text; \"all-linear\": every matrix of the blocks, not the head"},
+       "which * stands for any text; \"all-linear\": every matrix of the blocks but routers' and gates', not the head"},
       {"adapter.path", &a.path, anything(),
        "PEFT folder of an adapter to begin with, which has these settings; empty: B is zero, A random from train.seed"},
       {"adapter.quant_type", choice(a.quant_type), anything(),

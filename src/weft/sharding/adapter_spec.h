@@ -1,5 +1,6 @@
 // Low-rank adapters: matrices that learn beside frozen ones.      Hu et al. 2021, "LoRA"; Liu et al. 2024, "DoRA"
 #pragma once
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -15,6 +16,7 @@ struct AdapterSpec {
     std::string weight;  // the model's matrix: "blocks.0.attn.qkv.weight"
     Run rows;            // of it, which share an A; whole parts of that weight (ParamSpec::parts)
     std::string module;  // as files call it: "model.layers.0.self_attn.q_proj"
+    bool of_expert = false;
     bool operator==(const Target&) const = default;
   };
   int64_t rank = 8;
@@ -22,9 +24,14 @@ struct AdapterSpec {
   double dropout = 0;                          // in training, of the x that A is multiplied with
   bool magnitudes = false;                     // DoRA
   WeightCodes base_codes = WeightCodes::none;  // how matrices of blocks are kept: in codes it is QLoRA
-  std::vector<Target> targets = {};            // those of a weight in the order of its rows
+  bool trains_score = false;                   // of a reward model, whose score learns in full beside it
+  // Those of a weight in the order of its rows; those of experts are the same matrices of all that a block has.
+  std::vector<Target> targets = {};
   bool operator==(const AdapterSpec&) const = default;
 
+  bool has_experts() const {
+    return std::any_of(targets.begin(), targets.end(), [](const Target& t) { return t.of_expert; });
+  }
   std::vector<Target> of(const std::string& weight) const {
     std::vector<Target> these;
     for (const Target& t : targets)

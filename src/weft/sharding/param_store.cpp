@@ -19,9 +19,11 @@ ParamStore::ParamStore(Precision precision, GradientOrder order, const ProcessMe
 ParamStore::Set& ParamStore::set(size_t which) {
   std::unique_ptr<Set>& set = sets_[which];
   if (set == nullptr) {
-    const bool of_layers = which == kOfLayers, in_stat = which == kInStat, in_codes = which == kInCodes,
+    const bool of_layers = which == kOfLayers, in_stat = which == kInStat, in_codes = which >= kInCodes,
                frozen = which >= kFrozen && which < kOfLayers;
-    const ReplicaSet ranks = which >= kOfLayers ? ReplicaSet::dense : ReplicaSet(which % kFrozen);
+    const ReplicaSet ranks = in_codes             ? ReplicaSet(which - kInCodes)
+                             : which >= kOfLayers ? ReplicaSet::dense
+                                                  : ReplicaSet(which % kFrozen);
     const ReplicaGroup group = of_layers ? group_without_shards(mesh_, order_) : replica_group(mesh_, ranks, order_);
     const Precision precision = of_layers || in_stat ? Precision{precision_.stat, precision_.stat} : precision_;
     const WeightUse use = in_codes ? WeightUse::frozen_in_codes : frozen ? WeightUse::frozen : use_;
@@ -38,9 +40,9 @@ void ParamStore::adapt(AdapterSpec adapter) {
 }
 
 Param& ParamStore::add(ParamSpec spec) {
-  if (adapter_ && !spec.is_adapter && spec.learns()) {
+  if (adapter_ && !spec.is_adapter && !(spec.is_score && adapter_->trains_score) && spec.learns()) {
     spec.update = Update::nobody;
-    if (spec.linear) spec.codes = adapter_->base_codes;
+    if (spec.linear && !spec.always_numbers) spec.codes = adapter_->base_codes;
   }
   const CutRanks here = set(index_of_set(spec)).group.cut();
   pending_.push_back(all_.emplace_back(std::make_unique<Param>(std::move(spec), here, precision_.stat)).get());

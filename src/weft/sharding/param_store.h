@@ -202,11 +202,11 @@ class ParamStore {
     std::vector<Param*> params;  // ties included
   };
   // In sets_: the replica sets of weights that learn, those of frozen ones, the weights that layers write, and dense
-  // ones that learn and are read in the stat dtype, or are frozen in codes.
+  // ones that learn and are read in the stat dtype; the replica sets of weights that are frozen in codes.
   static constexpr size_t kFrozen = std::size(kReplicaSets), kOfLayers = 2 * kFrozen, kInStat = kOfLayers + 1,
                           kInCodes = kInStat + 1;
   static size_t index_of_set(const ParamSpec& p) {
-    if (p.in_codes()) return kInCodes;
+    if (p.in_codes()) return kInCodes + size_t(replica_set_of(p));
     if (p.update == Update::its_layer) return kOfLayers;
     if (p.in_stat) return kInStat;
     return size_t(replica_set_of(p)) + (p.learns() ? 0 : kFrozen);
@@ -242,7 +242,7 @@ class ParamStore {
   std::vector<std::unique_ptr<Param>> all_;
   std::vector<Param*> pending_;  // of the open unit
   std::vector<Unit> units_;
-  std::array<std::unique_ptr<Set>, kInCodes + 1> sets_;
+  std::array<std::unique_ptr<Set>, kInCodes + kFrozen> sets_;
   std::optional<AdapterSpec> adapter_;
 };
 

@@ -107,8 +107,18 @@ void narrow_batch(Recipe& r) {
     r.objective.group_size = t.global_batch_size;
 }
 
-// A target of an adapter by its last name, since the copy has fewer layers.
-std::string in_any_layer(const std::string& target) { return target.substr(target.rfind('.') + 1); }
+// A target of an adapter with * for its numbers, since the copy has fewer layers and experts.
+std::string in_any_layer(const std::string& target) {
+  std::string any;
+  for (size_t at = 0; at <= target.size();) {
+    const size_t end = std::min(target.find('.', at), target.size());
+    const std::string name = target.substr(at, end - at);
+    const bool is_number = !name.empty() && name.find_first_not_of("0123456789") == name.npos;
+    any += (at > 0 ? "." : "") + (is_number ? "*" : name);
+    at = end + 1;
+  }
+  return any;
+}
 
 }  // namespace
 
