@@ -345,23 +345,34 @@ TEST_F(RewardModels, WithAnAdapterAreReadBackAndMerged) {
   EXPECT_SAYS(wrote.err, "gives scores and no text");
 }
 
-// What is taken out of a reward model is an adapter with its score; beside codes nothing else is asked for.
-TEST_F(RewardModelsSlow, BesideCodesAreTrainedAndTakenApart) {
-  const std::vector<std::string> qlora{"adapter.kind=qlora", "adapter.rank=4", "adapter.quant_type=int8"};
-  ASSERT_EQ(run("train", qlora, "whole").status, 0);
+// What is taken out of a merged reward model is its adapter with its score.
+TEST_F(RewardModelsSlow, AreTakenApart) {
+  const std::vector<std::string> lora{"adapter.kind=lora", "adapter.rank=4", "adapter.alpha=4"};
+  ASSERT_EQ(run("train", lora, "whole").status, 0);
   ASSERT_EQ(weft({"merge", (dir_ / "whole").string(), "--out", (dir_ / "merged").string()}).status, 0);
   const Finished f = weft(
-      {"export", (dir_ / "merged").string(), "--lora-of", kReward, "--rank", "32", "--out", (dir_ / "found").string()});
+      {"export", (dir_ / "merged").string(), "--lora-of", kReward, "--rank", "4", "--out", (dir_ / "found").string()});
   ASSERT_EQ(f.status, 0) << f.err;
-  const std::string one = "train.train_iters=1";
-  const Finished read = run(
-      "train",
-      {"adapter.kind=lora", "adapter.rank=32", "adapter.alpha=32", one, "adapter.path=" + (dir_ / "found").string()},
-      "found-run");
-  ASSERT_EQ(read.status, 0) << read.err;
+  for (const auto& [found, name] :
+       {std::pair{dir_ / "found", "found-run"}, {dir_ / "whole/checkpoints/step-3", "own"}}) {
+    std::vector<std::string> more = lora;
+    more.insert(more.end(), {"train.train_iters=1", "adapter.path=" + found.string()});
+    ASSERT_EQ(run("train", more, name).status, 0);
+  }
+  for (const char* name : {"loss", "reward_chosen"})
+    EXPECT_NEAR(steps_of("found-run")[0][name].get<double>(), steps_of("own")[0][name].get<double>(), 1e-5) << name;
+}
+
+// The score is no matrix of a block: it stays as it is beside codes.
+TEST_F(RewardModelsSlow, BesideCodesAreMergedAsTheyWereTrained) {
+  const std::vector<std::string> qlora{"adapter.kind=qlora", "parallel.dp=2", "parallel.zero_stage=3"};
+  ASSERT_EQ(run("train", qlora, "whole").status, 0);
+  ASSERT_EQ(weft({"merge", (dir_ / "whole").string(), "--out", (dir_ / "merged").string()}).status, 0);
+  const std::string one = "train.train_iters=1", begun = "adapter.path=" + (dir_ / "whole/checkpoints/step-3").string();
+  ASSERT_EQ(run("train", {"adapter.kind=qlora", begun, one}, "own").status, 0);
   ASSERT_EQ(run("train", {"model.path=" + (dir_ / "merged").string(), one}, "of-merged").status, 0);
-  EXPECT_NEAR(steps_of("of-merged")[0]["reward_chosen"].get<double>(),
-              steps_of("found-run")[0]["reward_chosen"].get<double>(), 1e-4);
+  for (const char* name : {"loss", "reward_chosen"})
+    EXPECT_NEAR(steps_of("of-merged")[0][name].get<double>(), steps_of("own")[0][name].get<double>(), 1e-5) << name;
 }
 
 TEST_F(RewardModels, ArePlannedVerifiedAndRefused) {

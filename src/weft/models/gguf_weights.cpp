@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "weft/base/error.h"
+#include "weft/base/forget_pages.h"
 #include "weft/base/json.h"
 #include "weft/gguf/gguf_file.h"
 #include "weft/models/gguf_config.h"
@@ -44,6 +45,7 @@ class GgufWeights final : public WeightSource {
   }
 
   const std::vector<HfTensor>& tensors() const override { return tensors_; }
+  void forget(size_t index) const override { forget_pages(file_.bytes(*found_[index])); }
   void read(size_t index, BlockStart start, const MatrixOut& to) const override {
     const GgufName& name = names_[index];
     std::vector<float> row(size_t(to.cols));

@@ -141,6 +141,7 @@ void read_all(const WeightSource& source, const std::filesystem::path& path, con
     const HfTensor& t = source.tensors()[i];
     if (const Param* weight = stores.weight_of(t); weight != nullptr && weight->spec().in_codes()) {
       read_codes(source, i, path, params, *weight, num_threads);
+      source.forget(i);
       continue;
     }
     for (const StoredBlock& block : stores.blocks_of(t)) {
@@ -150,6 +151,7 @@ void read_all(const WeightSource& source, const std::filesystem::path& path, con
             {.data = to.data, .dtype = to.dtype, .rows = to.rows(), .cols = to.cols(), .row_stride = to.row_stride});
       });
     }
+    source.forget(i);
   }
   source.check_whole();
 }

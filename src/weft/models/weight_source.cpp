@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "weft/base/forget_pages.h"
 #include "weft/gguf/gguf_file.h"
 #include "weft/models/gguf_weights.h"
 
@@ -18,6 +19,10 @@ class FolderWeights final : public WeightSource {
   const std::vector<HfTensor>& tensors() const override { return tensors_; }
   void read(size_t index, BlockStart start, const MatrixOut& to) const override {
     read_hf_rows(match_.tensors[index], folder_, start, to);
+  }
+  void forget(size_t index) const override {
+    const FoundHfTensor& found = match_.tensors[index];
+    if (found.tensor.slice + 1 == found.tensor.slices) forget_pages(folder_.bytes(found.source));
   }
   std::vector<std::string> notes() const override { return match_.notes; }
   void check_whole() const override { folder_.check_whole(); }

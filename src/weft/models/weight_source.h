@@ -20,6 +20,8 @@ class WeightSource {
   // to[i, j] = row start.row + i, column start.col + j of the part of the weight that tensors()[index] is, as weft has
   // it (see read_hf_rows). Throws FileError.
   virtual void read(size_t index, BlockStart start, const MatrixOut& to) const = 0;
+  // Says that this tensor has been read, so that its part of the file need not stay in memory.
+  virtual void forget(size_t index) const = 0;
   virtual std::vector<std::string> notes() const = 0;  // what was passed over, in words
   virtual void check_whole() const = 0;                // see MappedFile: to be called once numbers have been read
 };
