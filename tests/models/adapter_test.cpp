@@ -10,7 +10,9 @@
 #include "models/tiny.h"
 #include "support.h"
 #include "weft/base/error.h"
+#include "weft/models/hf_names.h"
 #include "weft/models/peft.h"
+#include "weft/models/transformer.h"
 #include "weft/nn/grouped_adapter.h"
 #include "weft/nn/projection.h"
 #include "weft/optim/optimizer.h"
@@ -342,6 +344,20 @@ TEST(Adapter, OnlyItsMatricesMoveAndHaveMemory) {
     EXPECT_LE(run.used().grads, bytes + padding) << name;
     EXPECT_LE(run.used().states, 2 * (bytes + padding)) << name;
   }
+}
+
+TEST(Adapter, TheScoreOfARewardModelLearnsInFullBesideIt) {
+  ModelSpec model = testing::tiny_llama();
+  model.head = HeadKind::score;
+  for (const bool trains : {true, false}) {
+    model.adapter = adapter_of(model, {.rank = 2, .trains_score = trains}, "test");
+    model.adapter->base_codes = WeightCodes::nf4;
+    for (const ParamSpec& p : all_params(model))
+      EXPECT_EQ(p.learns(), p.is_adapter || (trains && p.name == "score.weight")) << p.name;
+    EXPECT_EQ(adapter_tensors(model).size(), 2u * 2 * 7 + (trains ? 1 : 0));
+  }
+  EXPECT_SAYS(error_of<ConfigError>([&] { adapter_of(testing::tiny_llama(), {.trains_score = true}, "test"); }),
+              "has no score");
 }
 
 // A third of the products of a step are gradients of weights; an adapter's own are few where it is narrow.
