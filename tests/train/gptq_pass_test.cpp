@@ -44,7 +44,7 @@ std::vector<WholeSample> random_windows(int64_t count, int64_t vocab) {
 Json config_of(const std::string& type, const Json& more) {
   Json json{{"model_type", type},       {"vocab_size", 50},       {"hidden_size", 32},
             {"intermediate_size", 64},  {"num_hidden_layers", 2}, {"num_attention_heads", 2},
-            {"num_key_value_heads", 1}, {"head_dim", 16},         {"max_position_embeddings", 64}};
+            {"num_key_value_heads", 2}, {"head_dim", 16},         {"max_position_embeddings", 64}};
   json.update(more);
   return json;
 }
@@ -247,16 +247,16 @@ TEST(GptqPass, WhereSumsDoNotFitTogetherTheLaterMatricesSeeTheEarlierOnes) {
 }
 
 TEST(GptqFolder, KeepsWhatOtherProgramsDoNotReadInCodes) {
-  const HfConfig llama = parse_hf_config(kModels[0].second, "config.json");
+  const HfConfig llama = parse_hf_config(config_of("llama", {{"num_key_value_heads", 1}}), "config.json");
   const GptqFolder folder(llama, {.bits = 4, .group_size = 32});
-  EXPECT_EQ(folder.num_in_codes(), 2 * 5) << "k_proj and v_proj have 16 rows";
+  EXPECT_EQ(folder.num_in_codes(), 2 * 4) << "k_proj and v_proj have 16 rows, q_proj has the same input";
   ASSERT_EQ(folder.notes().size(), 1u);
-  EXPECT_SAYS(folder.notes()[0], "4 matrices of blocks stay in F16");
+  EXPECT_SAYS(folder.notes()[0], "6 matrices of blocks stay in F16");
   const Json config = folder.config();
   EXPECT_EQ(config["torch_dtype"], "float16");
   EXPECT_EQ(config["quantization_config"]["bits"], 4);
   EXPECT_EQ(config["quantization_config"]["modules_in_block_to_quantize"],
-            (Json{{"mlp.down_proj", "mlp.gate_proj", "mlp.up_proj", "self_attn.o_proj", "self_attn.q_proj"}}));
+            (Json{{"mlp.down_proj", "mlp.gate_proj", "mlp.up_proj", "self_attn.o_proj"}}));
   const HfConfig moe = parse_hf_config(kModels[3].second, "config.json");
   const GptqFolder of_experts(moe, {.bits = 8, .group_size = 32});
   for (size_t i = 0; i < of_experts.tensors().size(); ++i) {

@@ -77,7 +77,11 @@ GptqFolder::GptqFolder(const HfConfig& config, const GptqFormat& format)
     throw ConfigError(
         "--gptq: a model of the family gpt_oss has the matrices of its experts in one tensor, for which the format has "
         "no place; the nearest that works: --bf16");
-  for (const HfTensor& t : tensors_) in_codes_.push_back(may_be_in_codes(t));
+  std::set<std::string>
+      stay;  // weights: other programs, too, have matrices of one input as one (vLLM refuses a mixture)
+  for (const HfTensor& t : tensors_)
+    if (is_block_matrix(t) && !may_be_in_codes(t)) stay.insert(t.param);
+  for (const HfTensor& t : tensors_) in_codes_.push_back(may_be_in_codes(t) && !stay.contains(t.param));
   if (num_in_codes() == 0)
     throw ConfigError(
         fmt::format("--gptq: no matrix of a block has two sides that are multiples of {}, as the programs that read "
@@ -111,8 +115,10 @@ std::vector<std::string> GptqFolder::notes() const {
     if (count++ == 0) first = fmt::format("{} [{}, {}]", t.name, t.rows, t.cols());
   }
   if (count == 0) return {};
-  return {fmt::format("{} matrices of blocks stay in F16, as a side of theirs is no multiple of {}: {}{}", count,
-                      kSides, first, count > 1 ? " and others" : "")};
+  return {
+      fmt::format("{} matrices of blocks stay in F16, as a side of them, or of one that has the same input, is no "
+                  "multiple of {}: {}{}",
+                  count, kSides, first, count > 1 ? " and others" : "")};
 }
 
 // Programs that replace all matrices of a block by such in codes must be told which.

@@ -21,9 +21,9 @@ void copy_tensor(const WeightSource& source, size_t index, FileDType type, Share
 
 class GptqFolder {
  public:
-  // In codes are the matrices of blocks, but those of routers and those with a side that is no multiple of 32, as the
-  // programs that read such folders want it; all else is in f16. Throws ConfigError, naming --group-size where that is
-  // to blame, where the model cannot be written so.
+  // In codes are the matrices of blocks, but those of routers and those with a side that is no multiple of 32 with
+  // all that have the same input (q, k and v; gate and up), as the programs that read such folders want it; all else is
+  // in f16. Throws ConfigError, naming --group-size where that is to blame, where the model cannot be written so.
   GptqFolder(const HfConfig& config, const GptqFormat& format);
 
   const GptqFormat& format() const { return format_; }

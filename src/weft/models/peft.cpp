@@ -64,7 +64,8 @@ WeightCodes base_codes_in(const fs::path& folder) {
   if (found == json.end()) return WeightCodes::none;
   for (const WeightCodes codes : {WeightCodes::nf4, WeightCodes::int8})
     if (*found == quantisation_of(codes)) return codes;
-  throw FileError(fmt::format("{}: \"{}\" is none that weft writes: {}", file.string(), kQuantisationKey, found->dump()));
+  throw FileError(
+      fmt::format("{}: \"{}\" is none that weft writes: {}", file.string(), kQuantisationKey, found->dump()));
 }
 
 bool matches(const std::string& module, const std::string& target) {
