@@ -145,13 +145,15 @@ TEST(Gptq, BeginsWithTheLargestInputsWhereItIsAsked) {
   expect_exact(c, gptq_rounded(c.weights, costs, {.bits = 4, .group_size = 6, .by_size = true}, "w", 1), order, 6);
 }
 
-// More columns than a block has, groups that are no whole blocks, and all of a row as one.
+// More columns than a block has: groups that are no whole blocks, larger ones that begin where no block does, and all
+// of a row as one.
 TEST(Gptq, IsExactOverBlocksOfColumns) {
-  const Calibration c = random_calibration(1, 80, 3);
-  const GptqCosts costs = gptq_costs(c.products, c.cols, false, 1);
-  for (const int64_t group : {20, 72, 80})
-    expect_exact(c, gptq_rounded(c.weights, costs, {.bits = 4, .group_size = group == 80 ? 0 : group}, "w", 1),
-                 costs.order, group);
+  for (const auto& [cols, group] : std::vector<std::pair<int64_t, int64_t>>{{80, 20}, {80, 0}, {140, 72}}) {
+    const Calibration c = random_calibration(1, cols, 3);
+    const GptqCosts costs = gptq_costs(c.products, cols, false, 1);
+    expect_exact(c, gptq_rounded(c.weights, costs, {.bits = 4, .group_size = group}, "w", 1), costs.order,
+                 group == 0 ? cols : group);
+  }
 }
 
 TEST(Gptq, TheFactorIsThatOfTheInverse) {

@@ -50,7 +50,7 @@ Json config_of(const std::string& type, const Json& more) {
 }
 
 const std::vector<std::pair<std::string, Json>> kModels = {
-    {"llama", config_of("llama", {})},
+    {"llama", config_of("llama", Json::object())},
     {"phi3, whose matrices are fused on disk too",
      {{"model_type", "phi3"},
       {"vocab_size", 50},

@@ -203,7 +203,8 @@ Command add_export(CLI::App& weft) {
       ->needs(base);
   app->add_option("--data", o->data, "Text, JSONL or token files: tell the loss on them before and after")
       ->type_name("FILES");
-  app->add_option("--max-loss", o->max_loss, "With --data: write nothing if the loss rises by more than this (nats)")
+  app->add_option("--max-loss", o->max_loss,
+                  "With --data: write nothing if the loss rises by more than this (nats); of --gptq 0.1 unless given")
       ->check(number_in(0, 1e6));
   app->add_flag("--again", o->again, "Replace the file that is there")->needs(gguf);
   add_number(*app, "--threads", o->threads, "0: all cores", 0, 4096);
