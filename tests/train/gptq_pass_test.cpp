@@ -278,7 +278,10 @@ TEST(GptqFolder, RefusesWithTheNearestThatWorks) {
               "the nearest that works: --group-size 64");
   EXPECT_SAYS(error(config_of("llama", {{"hidden_size", 24}, {"intermediate_size", 40}, {"head_dim", 12}}), {}),
               "the nearest that works: --bf16");
-  EXPECT_SAYS(error(config_of("gpt_oss", {{"rope_scaling", nullptr}, {"num_local_experts", 2}}), {}), "gpt_oss");
+  EXPECT_SAYS(
+      error(config_of("gpt_oss", {{"rope_scaling", nullptr}, {"num_local_experts", 4}, {"num_experts_per_tok", 2}}),
+            {}),
+      "gpt_oss");
 }
 
 TEST(ProductWatch, AddsTheProductsOfInputsOfTheMatricesItWatches) {

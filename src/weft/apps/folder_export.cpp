@@ -27,6 +27,10 @@ namespace fs = std::filesystem;
 
 void tell_user(const std::string& line) { std::cerr << line << "\n"; }
 
+void tell_notes(const std::vector<std::string>& notes) {
+  for (const std::string& note : notes) std::cout << "note: " << note << "\n";
+}
+
 struct ModelToWrite {
   fs::path folder;
   HfConfig config;
@@ -116,7 +120,8 @@ int run_gptq_export(const ExportOptions& given) {
                  writer, [&](int64_t done, int64_t all) { progress(done, all); });
   writer.sync();
   write_beside(m.folder, folder.config(), building.building());
-  for (const std::string& note : folder.notes()) std::cout << "note: " << note << "\n";
+  tell_notes(written.notes);
+  tell_notes(folder.notes());
   if (written.num_unseen > 0)
     std::cout << fmt::format(
         "note: {} of {} matrices saw fewer than {} tokens, and were rounded number by number: {}{}\n",
@@ -146,6 +151,7 @@ int run_bf16_export(const ExportOptions& o) {
   writer.sync();
   source->check_whole();
   write_beside(m.folder, hf_config_of(m.config, DType::bf16), building.building());
+  tell_notes(source->notes());
   if (loss) loss->judge(building.building(), "--bf16", "keep the model as it is");
   building.commit();
   std::cout << fmt::format("{}: {} tensors in bf16; {} bytes\n", out.string(), layout.num_tensors(),

@@ -151,6 +151,7 @@ class Quantiser {
     for (size_t i = 0; i < source->tensors().size(); ++i)
       if (!r_.folder.in_codes(i)) copy_tensor(*source, i, kBesideCodes, writer_);
     source->check_whole();
+    written_.notes = source->notes();
   }
 
   template <class F>

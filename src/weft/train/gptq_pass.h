@@ -28,8 +28,9 @@ inline constexpr int64_t kLeastInputs = 128;
 
 struct GptqWritten {
   int64_t num_matrices = 0;
-  int64_t num_unseen = 0;   // of them, with fewer than kLeastInputs
-  std::string unseen = {};  // the first of these
+  int64_t num_unseen = 0;               // of them, with fewer than kLeastInputs
+  std::string unseen = {};              // the first of these
+  std::vector<std::string> notes = {};  // what of the model was passed over, in words
 };
 
 // Writes all tensors of the folder. The windows pass through one block after the other, on one rank, in f32: as the
