@@ -156,22 +156,45 @@ Command add_merge(CLI::App& weft) {
   return {app, [o] { return run_merge(*o); }};
 }
 
+// Hugging Face folders of a model.
+void folder_options(CLI::App& app, ExportOptions& o, CLI::Option* gguf, CLI::Option* base) {
+  CLI::Option* gptq = app.add_option("--gptq", o.gptq, "New folder, with the matrices of blocks in few bits (GPTQ)")
+                          ->type_name("FOLDER");
+  app.add_option("--bf16", o.bf16, "New folder, all in bf16")->type_name("FOLDER")->excludes(gptq, gguf, base);
+  gptq->excludes(gguf, base);
+  app.add_option("--calibrate", o.calibrate, "Text, JSONL or token files to calibrate on: what the model is for")
+      ->type_name("FILES")
+      ->needs(gptq);
+  add_choice(app, "--bits", o.bits, "Of a number", {"4", "8"})->needs(gptq);
+  add_choice(app, "--group-size", o.group_size, "Numbers of a row that share a scale; -1: all",
+             {"-1", "32", "64", "128"})
+      ->needs(gptq);
+  add_number(app, "--samples", o.samples, "Windows of text to calibrate on", 1, int64_t{1} << 20)->needs(gptq);
+  app.add_flag("--desc-act", o.desc_act, "Columns by how much their inputs weigh: loses less, runs slower elsewhere")
+      ->needs(gptq);
+}
+
 Command add_export(CLI::App& weft) {
   auto o = std::make_shared<ExportOptions>();
-  CLI::App* app = weft.add_subcommand(
-      "export", "Write a model as one GGUF file, for llama.cpp and programs like it,\nor as an adapter of its base");
+  CLI::App* app = weft.add_subcommand("export",
+                                      "Write a model as one GGUF file, for llama.cpp and programs like it,\nas a "
+                                      "Hugging Face folder in bf16 or few bits, "
+                                      "or as an adapter of its base");
   app->add_option("model", o->model, "Model folder, GGUF file, checkpoint, or run folder")
       ->required()
       ->type_name("FOLDER");
   CLI::Option* gguf = app->add_option("--gguf", o->gguf, "File to write")->type_name("FILE");
   add_choice(*app, "--type", o->type, "Of the matrices", {"F32", "F16", "BF16", "Q8_0", "Q4_0", "Q4_K", "Q6_K"})
       ->needs(gguf);
-  app->add_option("--tokenizer", o->tokenizer, "auto (the model's own), none, byte, or a tokenizer's file or folder")
-      ->capture_default_str()
-      ->needs(gguf);
+  CLI::Option* tokenizer =
+      app->add_option("--tokenizer", o->tokenizer,
+                      "auto (the model's own), none, byte, or a tokenizer's file or folder; goes into a GGUF file")
+          ->capture_default_str();
   CLI::Option* base = app->add_option("--lora-of", o->lora_of, "Write the difference to this base as a LoRA adapter")
                           ->type_name("FOLDER")
-                          ->excludes(gguf);
+                          ->excludes(gguf)
+                          ->excludes(tokenizer);
+  folder_options(*app, *o, gguf, base);
   CLI::Option* out = app->add_option("--out", o->out, "New folder of the adapter")->type_name("FOLDER")->needs(base);
   base->needs(out);
   add_number(*app, "--rank", o->rank, "Of the adapter", 1, int64_t{1} << 20)->needs(base);
@@ -180,13 +203,15 @@ Command add_export(CLI::App& weft) {
       ->needs(base);
   app->add_option("--data", o->data, "Text, JSONL or token files: tell the loss on them before and after")
       ->type_name("FILES");
-  app->add_option("--max-loss", o->max_loss, "With --data: write nothing if the loss rises by more than this (nats)")
+  app->add_option("--max-loss", o->max_loss,
+                  "With --data: write nothing if the loss rises by more than this (nats); of --gptq 0.1 unless given")
       ->check(number_in(0, 1e6));
   app->add_flag("--again", o->again, "Replace the file that is there")->needs(gguf);
   add_number(*app, "--threads", o->threads, "0: all cores", 0, 4096);
   app->footer(
       "Examples:\n  weft export runs/first --gguf first.gguf --type Q8_0\n"
       "  weft export runs/first --gguf first.gguf --type Q4_K --data held-out.txt --max-loss 0.05\n"
+      "  weft export runs/first --gptq first-4bit --calibrate train.txt --data held-out.txt\n"
       "  weft export tuned --lora-of base --rank 16 --out adapter");
   return {app, [o] { return run_export(*o); }};
 }

@@ -66,17 +66,23 @@ int run_merge(const MergeOptions& options);
 
 struct ExportOptions {
   std::string model;  // as in ModelOptions
-  // One of the two: a GGUF file to write; or the base of an adapter that goes into the new folder `out`.
-  std::string gguf, lora_of, out;
+  // One of these: a GGUF file to write; a new folder with the matrices in few bits (GPTQ), or in bf16; or the base of
+  // an adapter that goes into the new folder `out`.
+  std::string gguf, gptq, bf16, lora_of, out;
   std::string type = "F16", tokenizer = "auto";  // of a GGUF file
   int64_t rank = 16;                             // of an adapter, with its targets
   std::vector<std::string> targets = {"all-linear"};
-  std::vector<std::string> data;   // that loss is measured on, before and after; empty: it is not
-  std::optional<double> max_loss;  // by how many nats a token the loss may rise
-  bool again = false;              // replace the file that is there
+  int64_t bits = 4, group_size = 128, samples = 128;  // of GPTQ; samples: windows to calibrate on
+  bool desc_act = false;
+  std::vector<std::string> calibrate;  // text of these
+  std::vector<std::string> data;       // that loss is measured on, before and after; empty: it is not
+  std::optional<double> max_loss;      // by how many nats a token the loss may rise
+  bool again = false;                  // replace the file that is there
   int64_t threads = 0;
 };
 int run_export(const ExportOptions& options);
+int run_gptq_export(const ExportOptions& options);
+int run_bf16_export(const ExportOptions& options);
 // Of lora_of.
 int run_extract(const ExportOptions& options);
 

@@ -27,26 +27,6 @@ void judge_datasets(const EvalOptions& o, const Measured& m, const DataSpec& dat
   }
 }
 
-DataSpec data_of(const EvalOptions& o, const Measured& m) {
-  if (o.data.empty()) throw ConfigError("there is nothing to measure: name text, JSONL or token files");
-  DataSpec data;
-  DataFiles files = validation_files_of(o.data);
-  data.paths = std::move(files.paths);
-  data.files_of_source = std::move(files.files_of_source);
-  data.dtype = o.dtype;
-  data.loss_mask = o.loss_mask;
-  data.text_key = m.trained && o.text_key.empty() ? m.trained->data.text_key : o.text_key;
-  if (data.text_key.empty()) data.text_key = "text";
-  data.more = more_document_files();
-  if (any_is_text(data.paths)) data.tokenizer = tokenizer_of_texts(o, m);
-  data.model_folder = m.folder.string();
-  data.vocab_size = m.config.spec.vocab_size;
-  data.seq_length = m.shape.seq_length;
-  data.part = DataSpec::Part::valid;
-  judge_datasets(o, m, data);
-  return data;
-}
-
 void require_loss(const EvalRecord& r, const std::filesystem::path& folder) {
   if (r.tokens == 0) throw ConfigError("no target of this data counts: is the loss mask all zeros?");
   if (!std::isfinite(r.loss))
@@ -78,9 +58,29 @@ std::unique_ptr<EvalWindows> open_windows(const DataSpec& data, Communicator& wo
 
 }  // namespace
 
+DataSpec data_to_measure(const EvalOptions& o, const Measured& m) {
+  if (o.data.empty()) throw ConfigError("there is nothing to measure: name text, JSONL or token files");
+  DataSpec data;
+  DataFiles files = validation_files_of(o.data);
+  data.paths = std::move(files.paths);
+  data.files_of_source = std::move(files.files_of_source);
+  data.dtype = o.dtype;
+  data.loss_mask = o.loss_mask;
+  data.text_key = m.trained && o.text_key.empty() ? m.trained->data.text_key : o.text_key;
+  if (data.text_key.empty()) data.text_key = "text";
+  data.more = more_document_files();
+  if (any_is_text(data.paths)) data.tokenizer = tokenizer_of_texts(o, m);
+  data.model_folder = m.folder.string();
+  data.vocab_size = m.config.spec.vocab_size;
+  data.seq_length = m.shape.seq_length;
+  data.part = DataSpec::Part::valid;
+  judge_datasets(o, m, data);
+  return data;
+}
+
 int measure(const EvalOptions& o, const TakeMeasured& take) {
   return run_eval_ranks(o, [&](const Measured& m) {
-    const DataSpec data = data_of(o, m);
+    const DataSpec data = data_to_measure(o, m);
     return EvalWork{[&o, &take, data, folder = m.folder](const ProcessMesh& mesh, const Evaluator::Spec& spec) {
       Evaluator evaluator(folder, spec);
       const EvalRecord r = evaluator.evaluate(*open_windows(data, *mesh.world), o.max_batches);

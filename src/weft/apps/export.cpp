@@ -102,9 +102,11 @@ void write_judged(const ExportOptions& o, const fs::path& model, const ModelSpec
 void require_fitting(const ExportOptions& o) {
   if (o.max_loss && o.data.empty())
     throw ConfigError("--max-loss: there is nothing to measure loss on; add --data FILE");
-  if (!o.lora_of.empty()) return;
+  if (!o.lora_of.empty() || !o.gptq.empty() || !o.bf16.empty()) return;
   if (o.gguf.empty())
-    throw ConfigError("what shall be written? --gguf FILE, or an adapter: --lora-of BASE --out FOLDER");
+    throw ConfigError(
+        "what shall be written? --gguf FILE, --gptq FOLDER or --bf16 FOLDER, or an adapter: --lora-of BASE --out "
+        "FOLDER");
   require_replaceable("--gguf", o.gguf, o.again);
   const fs::path draft = Draft::name_of(o.gguf);
   if (!o.data.empty() && is_name_taken(draft))
@@ -127,6 +129,8 @@ GgufWritten write_file(const GgufExport& what, const HfConfig& config, const Ggu
 int run_export(const ExportOptions& o) {
   require_fitting(o);
   if (!o.lora_of.empty()) return run_extract(o);
+  if (!o.gptq.empty()) return run_gptq_export(o);
+  if (!o.bf16.empty()) return run_bf16_export(o);
   const fs::path model = model_folder_of(o.model, [](const std::string& line) { std::cerr << line << "\n"; });
   const HfConfig config = read_hf_config(model);
   if (o.data.empty())  // else told where the loss is measured

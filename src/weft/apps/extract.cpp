@@ -8,10 +8,9 @@
 #include "weft/apps/backends.h"
 #include "weft/apps/commands.h"
 #include "weft/apps/judged_loss.h"
+#include "weft/apps/new_folder.h"
 #include "weft/apps/progress_lines.h"
 #include "weft/base/durable_file.h"
-#include "weft/base/error.h"
-#include "weft/base/is_there.h"
 #include "weft/base/threads.h"
 #include "weft/models/extract_adapter.h"
 #include "weft/models/hf_weights.h"
@@ -24,12 +23,6 @@ namespace weft {
 namespace {
 
 namespace fs = std::filesystem;
-
-void make_parent(const fs::path& out) {
-  std::error_code error;
-  if (out.has_parent_path()) fs::create_directories(out.parent_path(), error);
-  if (error) throw FileError(fmt::format("--out {}: {}; choose another --out", out.string(), error.message()));
-}
 
 void tell(const Extracted& e, const ExportOptions& o) {
   if (!e.others.empty())
@@ -47,8 +40,7 @@ void tell(const Extracted& e, const ExportOptions& o) {
 
 int run_extract(const ExportOptions& o) {
   const auto say = [](const std::string& line) { std::cerr << line << "\n"; };
-  const fs::path model = model_folder_of(o.model, say), out = fs::path(o.out).lexically_normal();
-  if (is_there(out)) throw ConfigError(fmt::format("--out {}: is there already: name a new folder", o.out));
+  const fs::path model = model_folder_of(o.model, say), out = require_new_folder("--out", o.out);
   const ExtractRequest request{.model = model,
                                .base = fs::absolute(model_folder_of(o.lora_of, say)).lexically_normal(),
                                .rank = o.rank,
@@ -59,7 +51,7 @@ int run_extract(const ExportOptions& o) {
   if (!o.data.empty())
     loss.emplace(o, model, config.spec, tokenizer_of_model(model, recipe_of_checkpoint(model), "auto").name);
   const SafetensorsLayout layout = hf_layout(config.spec, DType::f32);
-  make_parent(out);
+  make_parent("--out", out);
   DurableFolder folder(out);
   create_files(folder.building(), layout);
   ProgressLines progress("matrices");

@@ -19,6 +19,8 @@ class JudgedLoss {
   // `option` says what was asked for, `advice` what to do.
   void judge(const std::filesystem::path& written, std::string_view option, std::string_view advice) const;
 
+  int64_t window() const { return window_; }  // tokens of a text at once
+
  private:
   double loss_of(const std::filesystem::path& model) const;
   const ExportOptions& o_;

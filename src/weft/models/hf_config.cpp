@@ -8,6 +8,7 @@
 #include "weft/base/json.h"
 #include "weft/checkpoint/checkpoint_check.h"
 #include "weft/models/gguf_config.h"
+#include "weft/models/gptq_format.h"
 #include "weft/models/hf_deepseek.h"
 #include "weft/models/hf_experts.h"
 #include "weft/models/hf_fields.h"
@@ -340,6 +341,14 @@ std::string_view torch_name_of(DType dtype) {
   }
 }
 
+// Whether its matrices are in codes that weft reads: whoever opens them reads how.
+bool read_codes(HfFields& f, std::string_view source) {
+  const Json* how = f.fields().find(kQuantisationKey);
+  if (how == nullptr || !is_gptq(*how)) return false;
+  read_gptq_format(f.value(kQuantisationKey), source);
+  return true;
+}
+
 }  // namespace
 
 std::string_view model_type_of(Family family) { return name_of_family(family).model_type; }
@@ -383,7 +392,11 @@ HfConfig parse_hf_config(Json json, std::string_view source) {
   const Family family = read_family(fields);
   config.spec = read_spec(fields, family);
   read_head(fields, config.spec);
+  const bool in_codes = read_codes(fields, source);
   config.warnings = judge_other_fields(fields);
+  if (in_codes)
+    config.warnings.push_back(fields.fields().where(kQuantisationKey) +
+                              ": weights in codes are read as the numbers that they stand for, and written as such");
   if (config.spec.unread_layers > 0)
     config.warnings.push_back(fields.fields().where(kModules) +
                               ": the modules that predict further tokens are neither trained nor written "
@@ -470,6 +483,7 @@ void require_no_run_folder(const std::filesystem::path& path, std::string_view w
 
 Json hf_config_of(const HfConfig& config, DType dtype) {
   Json json = config.json;
+  json.erase(kQuantisationKey);
   // The name that the file already uses; newer versions of transformers write "dtype".
   json[json.contains("dtype") && !json.contains("torch_dtype") ? "dtype" : "torch_dtype"] = torch_name_of(dtype);
   if (config.spec.unread_layers > 0) json[kModules] = 0;

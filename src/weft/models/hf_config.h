@@ -49,7 +49,7 @@ void require_no_file_of_weights(const std::filesystem::path& path, std::string_v
 void require_no_run_folder(const std::filesystem::path& path, std::string_view what);
 
 // The config.json to stand beside weights written as `dtype`: the one that was read, telling that type, and an
-// architecture where none was named (other programs choose their class by it).
+// architecture where none was named (other programs choose their class by it); nothing of codes.
 nlohmann::json hf_config_of(const HfConfig& config, DType dtype);
 
 // "llama": the family as model_type names it.

@@ -275,6 +275,7 @@ class Matcher {
   }
 
   HfMatch match() {
+    gptq_ = gptq_format_in(folder_.path());
     for (HfTensor& tensor : hf_tensors(model_)) find(std::move(tensor));
     for (const SafetensorsFolder::Tensor& t : folder_.tensors())
       if (found_.count(t.entry) == 0) judge_leftover(t);
@@ -301,6 +302,7 @@ class Matcher {
     if (tensor.slice > 0) return find_next_slice(std::move(tensor));
     const SafetensorsFolder::Tensor* source = folder_.find(tensor.name);
     if (source == nullptr) source = folder_.find(without_prefix(tensor.name, prefix_of(model_.family)));
+    if (source == nullptr && gptq_ && find_codes(tensor)) return;
     if (source == nullptr && tensor.param == "value.bias" && !folder_.find("v_head.summary.weight"))
       return;  // said of the weight
     if (source == nullptr && tensor.param == "value.weight" && !folder_.find("v_head.summary.bias"))
@@ -327,6 +329,20 @@ class Matcher {
     match_.tensors.push_back({std::move(tensor), *source});
   }
 
+  bool find_codes(const HfTensor& tensor) {
+    if (tensor.shape.size() != 2 || tensor.slices > 1) return false;
+    const std::string shorter(without_prefix(tensor.name, prefix_of(model_.family)));
+    for (const std::string& name : {tensor.name, shorter}) {
+      auto codes = GptqTensors::find(folder_, *gptq_, name, tensor.rows, tensor.cols());
+      if (!codes) continue;
+      for (const SafetensorsEntry* entry : codes->entries()) found_.insert(entry);
+      const SafetensorsFolder::Tensor source = codes->codes();
+      match_.tensors.push_back({tensor, source, std::move(codes)});
+      return true;
+    }
+    return false;
+  }
+
   // The tensor itself has been judged.
   void find_next_slice(HfTensor tensor) {
     if (!match_.tensors.empty() && match_.tensors.back().tensor.name == tensor.name)
@@ -347,6 +363,7 @@ class Matcher {
         return judge_copy(t, model_.tied_head ? "embed.tokens" : "head.weight", kSharedTable);
     }
     has_blocks_ = has_blocks_ || t.name().ends_with("_proj_blocks");
+    has_codes_ = has_codes_ || t.name().ends_with(".qweight");
     unexpected_.add(fmt::format("{} {}", in_quotes(t.name()), shape_text(t.entry->shape)));
   }
 
@@ -374,6 +391,8 @@ class Matcher {
   }
 
   std::string hint() const {
+    if (has_codes_ && !gptq_)
+      return "\nthese are weights in codes, but config.json has no quantization_config that says how they are kept";
     if (has_blocks_) return fmt::format("\nthese are weights in MXFP4, which weft does not read: {}", kMxfp4Advice);
     return head_is_missing_ ? "\nif the head is the embedding table, set tie_word_embeddings to true in config.json"
                             : "";
@@ -383,7 +402,8 @@ class Matcher {
   const SafetensorsFolder& folder_;
   HfMatch match_;
   std::set<const SafetensorsEntry*> found_;
-  bool head_is_missing_ = false, has_blocks_ = false;
+  bool head_is_missing_ = false, has_blocks_ = false, has_codes_ = false;
+  std::optional<GptqFormat> gptq_;
   int64_t unread_ = 0;
   Complaint missing_{"missing"}, misshaped_{"of another shape or type"}, unexpected_{"unexpected"};
 };
@@ -458,6 +478,7 @@ HfMatch match_hf_tensors(const ModelSpec& model, const SafetensorsFolder& folder
 
 void read_hf_rows(const FoundHfTensor& found, const SafetensorsFolder& folder, BlockStart start, const MatrixOut& to) {
   const HfTensor& t = found.tensor;
+  if (found.codes) return found.codes->read(folder, start, to);
   FileMatrix matrix = folder.matrix(found.source);
   const size_t bytes = matrix.bytes.size() / size_t(t.slices);
   matrix = {matrix.bytes.subspan(size_t(t.slice) * bytes, bytes), matrix.dtype, t.transposed ? t.cols() : t.rows,

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "weft/checkpoint/safetensors.h"
+#include "weft/models/gptq_format.h"
 #include "weft/models/model_spec.h"
 
 namespace weft {
@@ -36,7 +37,8 @@ std::vector<HfTensor> trained_tensors(const ModelSpec& model);
 // A tensor of the model, found in a folder (perhaps under a shorter name, as older files have it).
 struct FoundHfTensor {
   HfTensor tensor;
-  SafetensorsFolder::Tensor source;  // points into the folder
+  SafetensorsFolder::Tensor source;       // points into the folder
+  std::optional<GptqTensors> codes = {};  // a matrix that is in codes there, of which `source` is the first
 };
 
 struct HfMatch {
@@ -46,8 +48,9 @@ struct HfMatch {
 
 // Finds every tensor of `model`. Names may lack their first part ("transformer." or "model."). Passed over: buffers
 // that older files hold (attention masks, inverse frequencies), and the head of a model whose config ties it to the
-// embedding, if it is equal to it. Throws FileError that names every tensor that is missing, of another shape, of a
-// type without conversion, or that the model does not have. Does not look at numbers, but for that head.
+// embedding, if it is equal to it. Where config.json says so, a matrix may be in codes (gptq_format.h). Throws
+// FileError that names every tensor that is missing, of another shape, of a type without conversion, or that the model
+// does not have; or a tensor of codes that is wrong. Looks at numbers of that head and of groups of codes alone.
 HfMatch match_hf_tensors(const ModelSpec& model, const SafetensorsFolder& folder);
 
 // Finds every tensor of the model's adapter in the file of one. Throws FileError as above.

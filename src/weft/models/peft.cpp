@@ -70,18 +70,17 @@ bool trains_score_in(const JsonFields& fields) {
   return true;
 }
 
-constexpr const char* kQuantisation = "quantization_config";
-
 // What weft/config.json of a checkpoint says.
 WeightCodes base_codes_in(const fs::path& folder) {
   const fs::path file = folder / "weft" / "config.json";
   if (!is_there(file)) return WeightCodes::none;
   const nlohmann::json json = read_json_file(file, {.max_bytes = 4 << 20});
-  const auto found = json.find(kQuantisation);
+  const auto found = json.find(kQuantisationKey);
   if (found == json.end()) return WeightCodes::none;
   for (const WeightCodes codes : {WeightCodes::nf4, WeightCodes::int8})
     if (*found == quantisation_of(codes)) return codes;
-  throw FileError(fmt::format("{}: \"{}\" is none that weft writes: {}", file.string(), kQuantisation, found->dump()));
+  throw FileError(
+      fmt::format("{}: \"{}\" is none that weft writes: {}", file.string(), kQuantisationKey, found->dump()));
 }
 
 bool matches(const std::string& module, const std::string& target) {
