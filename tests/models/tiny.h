@@ -232,10 +232,12 @@ class TinyRun {
   double evaluate() {
     double sum = 0;
     for (int64_t mb = 0; mb < step_.order.num_micro_batches; ++mb) {
-      const Tensor nll = executor_.evaluate([&](MicroBatch& b) {
-        b.index = mb;
-        load_(b);
-      });
+      const Tensor nll = executor_
+                             .evaluate([&](MicroBatch& b) {
+                               b.index = mb;
+                               load_(b);
+                             })
+                             .nll;
       for (int64_t i = 0; i < nll.elements(); ++i) sum += nll.as<double>()[i];
     }
     return sum / counted();

@@ -6,6 +6,7 @@
 
 #include "support.h"
 #include "weft/base/error.h"
+#include "weft/recipe/requirement.h"
 
 namespace weft {
 namespace {
@@ -53,6 +54,26 @@ TEST(RecipePhases, EachPhaseGoesOnWithTheValuesOfTheOneBefore) {
     EXPECT_FALSE(has_phases(spans[i].recipe));
   }
   EXPECT_EQ(parse_recipe(to_toml(r), "again.toml", {}), r);
+}
+
+TEST(RecipePhases, ARequirementIsReadPrintedBackAndJudged) {
+  const std::vector<std::string> tasks{"eval.tasks=[\"piqa=p.jsonl\", \"blimp=b\"]"};
+  const Recipe r = parse("[[phase]]\nfrom_step = 10\nrequire = [\"piqa.acc >= 0.6\", \"blimp_x.acc<1e2\"]\n", tasks);
+  EXPECT_EQ(r.phases.at(0).require.size(), 2u);
+  EXPECT_EQ(parse_recipe(to_toml(r), "again.toml", {}), r);
+  EXPECT_EQ(phase_spans(r).size(), 2u) << "a phase may change nothing";
+  for (const char* wrong : {"\"\"", "[]", "3", "\"acc >= 1\"", "\"piqa.acc = 1\"", "\"piqa. >= 1\"",
+                            "\"piqa.acc >= x\"", "\"piqa.acc >= nan\""})
+    EXPECT_SAYS(refusal_of(fmt::format("[[phase]]\nfrom_step = 10\nrequire = {}\n", wrong), tasks),
+                "[[phase]]: require");
+  EXPECT_SAYS(refusal_of("[[phase]]\nfrom_step = 10\nrequire = \"piqa.acc > 1\"\n"), "name it in eval.tasks");
+  const Requirement least = *parse_requirement(" piqa.acc>=.5 "), below = *parse_requirement("a.b < -1");
+  EXPECT_EQ(least.to_string(), "piqa.acc >= 0.5");
+  EXPECT_TRUE(least.is_met(0.5));
+  EXPECT_FALSE(least.is_met(0.49));
+  EXPECT_FALSE(below.is_met(-1));
+  EXPECT_TRUE(below.is_met(-2));
+  EXPECT_FALSE(below.is_met(std::nan("")));
 }
 
 TEST(RecipePhases, SharesAreOfTheEntriesThatAPhaseNames) {

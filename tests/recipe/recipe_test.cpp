@@ -61,6 +61,7 @@ TEST(Recipe, EveryKeyIsReadIntoItsOwnFieldAndPrintedBack) {
     if (key.name == "train.initial_loss_scale") given.push_back("train.min_loss_scale=1e-5");
     if (key.name == "train.global_batch_size") given.push_back("train.micro_batch_size=1");
     if (key.name == "train.eval_interval") given.push_back("data.valid=v");
+    if (key.section() == "eval" && key.name != "eval.tasks") given.push_back("eval.tasks=piqa=p.jsonl");
     if (key.name == "train.objective") given.push_back("data.pairs=p");
     if (key.name == "train.epochs") given.push_back("train.train_iters=0");
     if (key.name == "checkpoint.keep_best") given.insert(given.end(), {"data.valid=v", "train.eval_interval=2"});

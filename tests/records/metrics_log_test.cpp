@@ -70,6 +70,22 @@ TEST(MetricsLog, TermsOfAnObjectiveStandBesideTheLossAndReadBack) {
   EXPECT_EQ(read_metrics(dir / "metrics.jsonl").steps.at(0), record);
 }
 
+TEST(MetricsLog, ResultsOfTasksReadBackAndAreCutWithTheirStep) {
+  TempDir dir;
+  const TasksRecord first{.step = 1, .results = {{"piqa.acc", 0.5}, {"piqa.acc_stderr", 0.25}}},
+      second{.step = 2, .results = {{"piqa.acc", 1}}};
+  EXPECT_EQ(to_json(first), R"({"step":1,"tasks":{"piqa.acc":0.5,"piqa.acc_stderr":0.25}})");
+  {
+    MetricsLog log(dir / "metrics.jsonl", -1);
+    log.append(step_at(1)), log.append(first), log.append(step_at(2)), log.append(second);
+  }
+  MetricsLog(dir / "metrics.jsonl", 1);
+  const Metrics metrics = read_metrics(dir / "metrics.jsonl");
+  EXPECT_EQ(metrics.tasks, std::vector<TasksRecord>{first});
+  EXPECT_EQ(metrics.steps.size(), 1u);
+  EXPECT_EQ(metrics.damaged_lines, 0);
+}
+
 TEST(MetricsLog, EveryFiniteNumberReadsBackToTheSameBits) {
   TempDir dir;
   std::vector<StepRecord> written;

@@ -59,7 +59,7 @@ TEST_F(TaskGoldenSlow, PiqaIsThatOfTheReferenceProgram) {
   Recipe recipe;
   const Machine machine = machine_for(recipe);
   Evaluator evaluator(folder_, {.machine = machine, .precision = kF32, .seq_length = 512, .micro_batch_size = 4});
-  const std::vector<double> scores = evaluator.log_probs(texts);
+  const std::vector<double> scores = evaluator.scores(texts).log_probs;
   for (size_t i = 0; i < scores.size(); ++i)
     EXPECT_NEAR(scores[i], golden_["piqa"][i / 2][i % 2].get<double>(), 1e-3) << i;
 }

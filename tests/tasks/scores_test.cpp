@@ -22,6 +22,16 @@ using EvalJson = nlohmann::json;
 
 fs::path small_model() { return fs::path(testing::kSourceDir) / "tests/golden/llama-gqa"; }
 
+// The likeliest token behind these, and the next.
+std::vector<int32_t> likeliest_behind(const std::vector<int32_t>& ids) {
+  const Recipe recipe;
+  const Machine machine = machine_for(recipe);
+  TextGenerator generator(small_model(), {.machine = machine, .precision = kF32, .texts = {{.prompt = 8, .all = 9}}});
+  const auto logits = generator.feed(generator.unfed(0, ids));
+  const auto best = int32_t(std::max_element(logits.begin(), logits.end()) - logits.begin());
+  return {best, (best + 1) % 512};
+}
+
 // Of unequal lengths, so that some share a window and some windows are left over for some ranks.
 std::vector<ScoredText> some_texts() {
   std::vector<ScoredText> texts;
@@ -32,6 +42,7 @@ std::vector<ScoredText> some_texts() {
   }
   texts.push_back({.ids = std::vector<int32_t>(33, 5), .scored = 32});  // all that a window holds
   texts.push_back({.ids = {1, 2, 3}, .scored = 0});
+  for (const int32_t next : likeliest_behind({9, 8, 7})) texts.push_back({.ids = {9, 8, 7, next}, .scored = 1});
   return texts;
 }
 
@@ -42,19 +53,20 @@ Machine machine_of(const Recipe::Parallel& layout) {
   return machine_for(recipe);
 }
 
-std::vector<double> scores_on(const Recipe::Parallel& layout, const std::vector<ScoredText>& texts) {
+TextScores scores_on(const Recipe::Parallel& layout, const std::vector<ScoredText>& texts) {
   Recipe recipe;
   recipe.parallel = layout;
   const Machine machine = machine_of(layout);
-  std::vector<double> scores;
+  TextScores scores;
   run_on_threads(mesh_sizes_of(recipe), *machine.mover, [&](const ProcessMesh& mesh) {
     Evaluator evaluator(small_model(), {.machine = machine,
                                         .precision = kF32,
                                         .seq_length = 32,
                                         .micro_batch_size = 2,
                                         .layout = layout,
-                                        .mesh = mesh});
-    const std::vector<double> here = evaluator.log_probs(texts);
+                                        .mesh = mesh,
+                                        .finds_likeliest = true});
+    const TextScores here = evaluator.scores(texts);
     if (mesh.world->rank() == mesh.world->size() - 1) scores = here;
   });
   return scores;
@@ -70,30 +82,39 @@ double log_prob_of(std::span<const double> logits, int32_t token) {
 // Token by token, one text at a time: texts that share a window do not see each other.
 TEST(TaskScores, AreThoseOfEachTextAlone) {
   const std::vector<ScoredText> texts = some_texts();
-  const std::vector<double> scores = scores_on({}, texts);
+  const TextScores scores = scores_on({}, texts);
+  size_t found_likeliest = 0;
   const Machine machine = machine_of({});
   TextGenerator generator(small_model(), {.machine = machine, .precision = kF32, .texts = {{.prompt = 1, .all = 40}}});
   for (size_t i = 0; i < texts.size(); ++i) {
     const auto n = int64_t(texts[i].ids.size());
     double expected = 0;
+    bool likeliest = true;
     for (int64_t t = 0; t + 1 < n; ++t) {
       const auto next = std::span(texts[i].ids).subspan(size_t(t), 1);
       const auto logits = generator.feed(t == 0 ? generator.unfed(0, next) : next);
-      if (t + 1 >= n - texts[i].scored) expected += log_prob_of(logits, texts[i].ids[size_t(t + 1)]);
+      if (t + 1 < n - texts[i].scored) continue;
+      const int32_t token = texts[i].ids[size_t(t + 1)];
+      expected += log_prob_of(logits, token);
+      likeliest &= logits[size_t(token)] == *std::max_element(logits.begin(), logits.end());
     }
-    EXPECT_NEAR(scores[i], expected, 1e-4) << i;
+    EXPECT_NEAR(scores.log_probs[i], expected, 1e-4) << i;
+    EXPECT_EQ(scores.likeliest[i], likeliest) << i;
+    found_likeliest += likeliest && texts[i].scored > 0;
   }
+  EXPECT_GT(found_likeliest, 0u);
 }
 
 TEST(TaskScores, AreTheSameOnEveryLayout) {
   const std::vector<ScoredText> texts = some_texts();
-  const std::vector<double> one = scores_on({}, texts);
+  const TextScores one = scores_on({}, texts);
   for (const Recipe::Parallel& layout :
        {Recipe::Parallel{.tp = 2}, Recipe::Parallel{.pp = 2}, Recipe::Parallel{.cp = 2}, Recipe::Parallel{.dp = 2},
         Recipe::Parallel{.dp = 2, .tp = 2, .pp = 2}}) {
-    const std::vector<double> many = scores_on(layout, texts);
-    ASSERT_EQ(many.size(), one.size());
-    for (size_t i = 0; i < one.size(); ++i) EXPECT_NEAR(many[i], one[i], 1e-4) << i;
+    const TextScores many = scores_on(layout, texts);
+    ASSERT_EQ(many.log_probs.size(), one.log_probs.size());
+    for (size_t i = 0; i < texts.size(); ++i) EXPECT_NEAR(many.log_probs[i], one.log_probs[i], 1e-4) << i;
+    EXPECT_EQ(many.likeliest, one.likeliest);
   }
 }
 
@@ -161,8 +182,8 @@ void expect_same(const EvalJson& a, const EvalJson& b, const std::string& where)
 }
 
 TEST_F(TaskCommand, SaysTheSameOnLayouts) {
-  const EvalWords tasks{
-      "--tasks", "piqa,lambada,gsm8k", "--max-tokens", "8", "--num-fewshot", "1", "--micro-batch-size", "2"};
+  const EvalWords tasks{"--tasks", "piqa,lambada",       "gsm8k", "--max-tokens", "8", "--num-fewshot",
+                        "1",       "--micro-batch-size", "2"};
   const EvalJson one = results(tasks);
   ASSERT_EQ(one["results"].size(), 3u);
   EXPECT_EQ(one["results"][0]["samples"].size(), 5u);
@@ -240,6 +261,33 @@ TEST_F(TaskCommand, WritesAFileThatIsComparedWithAnother) {
   EXPECT_SAYS(weft({"eval", "--compare", a, b}).err, "are of other questions");
 }
 
+TEST_F(TaskCommand, AnExportMayRequireAResultOfTheSameWeights) {
+  const std::string file = (dir_ / "results.json").string(), gguf = (dir_ / "model.gguf").string();
+  write_sevens(dir_ / "sevens");
+  results({"--tasks", "piqa", "--output", file});
+  const auto exported = [&](const fs::path& model, const EvalWords& more) {
+    EvalWords all{"export", model.string(), "--gguf", gguf, "--tokenizer", "none", "--require"};
+    all.insert(all.end(), more.begin(), more.end());
+    return weft(all);
+  };
+  const std::vector<std::pair<EvalWords, std::string>> cases = {
+      {{"piqa.acc > 1", "--results", file}, "piqa.acc > 1 is required, and it is 0."},
+      {{"piqa.acc >= 0", "piqa.acc > 1", "--results", file}, "piqa.acc > 1 is required"},
+      {{"piqa.bleu >= 0", "--results", file}, "there is no result piqa.bleu; there are piqa.acc, piqa.acc_norm"},
+      {{"piqa.acc"}, "--require \"piqa.acc\": expected a result, one of >=, >, <= and <"},
+      {{"piqa.acc >= 0"}, "is no checkpoint in the folder of a run; name the file that has its results"}};
+  for (const auto& [words, says] : cases) {
+    const Finished f = exported(small_model(), words);
+    EXPECT_NE(f.status, 0) << says;
+    EXPECT_SAYS(f.err, says);
+    EXPECT_FALSE(fs::exists(gguf)) << says;
+  }
+  EXPECT_SAYS(exported(dir_ / "sevens", {"piqa.acc >= 0", "--results", file}).err, "is not of the weights of");
+  const Finished f = exported(small_model(), {"piqa.acc >= 0", "--results", file});
+  EXPECT_EQ(f.status, 0) << f.err;
+  EXPECT_TRUE(fs::exists(gguf));
+}
+
 TEST_F(TaskCommand, WhatCannotBeScoredIsRefusedByName) {
   spill(dir_ / "copa.jsonl", R"({"query": "a", "choices": ["b", "c"], "gold": 2})");
   const std::vector<std::pair<EvalWords, std::string>> cases = {
@@ -248,7 +296,10 @@ TEST_F(TaskCommand, WhatCannotBeScoredIsRefusedByName) {
       {{"--tasks", "piqa", "--num-fewshot", "5"}, "piqa has only 4 other rows"},
       {{"--tasks", "piqa", "--fewshot-from", "copa=x"}, "--fewshot-from copa: there is no x"},
       {{"--tasks", "gsm8k", "--max-tokens", "256"}, "the model sees 256 tokens at once"},
-      {{"--tasks", "piqa", "x.txt"}, "no data is measured beside --tasks"},
+      {{"x.txt", "--tasks", "piqa"}, "no data is measured beside --tasks"},
+      {{"--tasks", "piqa", "x.txt"}, "--tasks x.txt: there is no such task"},
+      {{"--tasks", "toxicity=" + (dir_ / "piqa.jsonl").string()}, "--bad-words FILE says which words are"},
+      {{"--tasks", "piqa", "--bad-words", "x"}, "--bad-words: has no effect"},
       {{"--tasks", "piqa", "--max-batches", "2"}, "--max-batches"},
       {{"--tasks", "piqa", "parallel.tp=7"}, "parallel.tp = 7 cannot run"},
       {{"--tasks", "piqa", "--max-tokens", "3"}, "--max-tokens 3: has no effect"},

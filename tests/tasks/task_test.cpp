@@ -11,6 +11,7 @@
 #include "weft/tasks/compare.h"
 #include "weft/tasks/prompts.h"
 #include "weft/tasks/results.h"
+#include "weft/tasks/written_tasks.h"
 
 namespace weft {
 namespace {
@@ -207,19 +208,21 @@ TEST(TaskPrompts, ExamplesAreOtherRowsChosenBySeedAndRow) {
 
 TEST(TaskResults, AccuracyIsByLogProbabilityAndByBytes) {
   TaskSet set = set_of("piqa", 2);  // " yes" has 3 bytes behind the blank, " no!!" 4
-  const auto results = results_of(set, {.log_probs = {{-3, -3.9}, {-3, -3.9}}, .likeliest = {}, .written = {}});
+  const auto results =
+      results_of(set, {.log_probs = {{-3, -3.9}, {-3, -3.9}}, .likeliest = {}, .written = {}, .judging = {}});
   EXPECT_EQ(results["samples"][0]["acc"], 1);
   EXPECT_EQ(results["samples"][0]["acc_norm"], 0) << "-3.9 / 4 is above -3 / 3";
   EXPECT_EQ(results["metrics"]["acc"]["value"], 0.5);
   EXPECT_DOUBLE_EQ(results["metrics"]["acc"]["stderr"], 0.5) << "deviation sqrt(1/2), over sqrt(2)";
   EXPECT_EQ(results["metrics"]["acc_norm"]["value"], 0.5);
-  const auto tie = results_of(set, {.log_probs = {{-3, -3}, {-3, -3}}, .likeliest = {}, .written = {}});
+  const auto tie = results_of(set, {.log_probs = {{-3, -3}, {-3, -3}}, .likeliest = {}, .written = {}, .judging = {}});
   EXPECT_EQ(tie["samples"][0]["acc"], 1) << "the first of equal ones is the answer";
 }
 
 TEST(TaskResults, PerplexityIsOfTheMeanWord) {
   TaskSet set = set_of("lambada", 2);
-  const auto m = results_of(set, {.log_probs = {{-1}, {-3}}, .likeliest = {true, false}, .written = {}})["metrics"];
+  const auto m =
+      results_of(set, {.log_probs = {{-1}, {-3}}, .likeliest = {true, false}, .written = {}, .judging = {}})["metrics"];
   EXPECT_DOUBLE_EQ(m["perplexity"]["value"], std::exp(2.0));
   EXPECT_DOUBLE_EQ(m["perplexity"]["stderr"], std::exp(2.0));
   EXPECT_EQ(m["acc"]["value"], 0.5);
@@ -236,7 +239,8 @@ TEST(TaskResults, NumbersAreFoundAsTheHarnessFindsThem) {
   EXPECT_EQ(last_number("none, really."), "[invalid]");
   TaskSet set = set_of("gsm8k", 2);
   for (TaskItem& item : set.items) item.choices = {" 1 + 1 = 2\n#### 2"};
-  const auto r = results_of(set, {.log_probs = {}, .likeliest = {}, .written = {" it is 2", " #### 2\n3"}});
+  const auto r =
+      results_of(set, {.log_probs = {}, .likeliest = {}, .written = {" it is 2", " #### 2\n3"}, .judging = {}});
   EXPECT_EQ(r["samples"][0]["strict_match"], 0);
   EXPECT_EQ(r["samples"][0]["flexible_extract"], 1);
   EXPECT_EQ(r["samples"][1]["strict_match"], 1);
@@ -246,8 +250,8 @@ TEST(TaskResults, NumbersAreFoundAsTheHarnessFindsThem) {
 TEST(TaskResults, AGroupIsTheMeanOfItsSets) {
   TaskSet small = set_of("blimp", 2), large = set_of("blimp", 4);
   small.group = large.group = "blimp", small.name = "blimp_a", large.name = "blimp_b";
-  const SetAnswers right{.log_probs = {{-1, -2}, {-2, -1}}, .likeliest = {}, .written = {}},
-      half{.log_probs = {{-1, -2}, {-1, -2}, {-1, -2}, {-1, -2}}, .likeliest = {}, .written = {}};
+  const SetAnswers right{.log_probs = {{-1, -2}, {-2, -1}}, .likeliest = {}, .written = {}, .judging = {}},
+      half{.log_probs = {{-1, -2}, {-1, -2}, {-1, -2}, {-1, -2}}, .likeliest = {}, .written = {}, .judging = {}};
   const auto all = with_groups({results_of(small, right), results_of(large, half)});
   EXPECT_DOUBLE_EQ(all["groups"][0]["metrics"]["acc"]["value"], 0.75);
   EXPECT_DOUBLE_EQ(all["groups"][0]["metrics"]["acc"]["stderr"], std::sqrt(1.0 / 12) / 2);
@@ -257,10 +261,12 @@ TEST(TaskResults, AGroupIsTheMeanOfItsSets) {
 std::filesystem::path written(const TempDir& dir, const std::string& name,
                               const std::vector<std::vector<double>>& scores, const std::string& task = "piqa") {
   TaskSet set = set_of(task, scores.size());
-  spill(dir / name,
-        with_groups(
-            {results_of(set, {.log_probs = scores, .likeliest = std::vector<bool>(scores.size()), .written = {}})})
-            .dump());
+  spill(
+      dir / name,
+      with_groups(
+          {results_of(
+              set, {.log_probs = scores, .likeliest = std::vector<bool>(scores.size()), .written = {}, .judging = {}})})
+          .dump());
   return dir / name;
 }
 
@@ -299,6 +305,14 @@ TEST(TaskCompare, OtherQuestionsAreRefused) {
   EXPECT_SAYS(error_of<FileError>([&] { compare_results(a, b); }), "piqa: the two results are of other questions");
   const auto c = written(dir, "c.json", {{-1}, {-1}}, "lambada");
   EXPECT_SAYS(error_of<FileError>([&] { compare_results(a, c); }), "have no task in common");
+  std::vector<std::string> left_out;
+  const auto both = nlohmann::json::parse(testing::slurp(a)), other = nlohmann::json::parse(testing::slurp(c));
+  nlohmann::json all = both;
+  all["results"].push_back(other["results"][0]);
+  spill(dir / "both.json", all.dump());
+  EXPECT_EQ(compare_results(a, dir / "both.json", &left_out).size(), 2u);
+  ASSERT_EQ(left_out.size(), 1u);
+  EXPECT_SAYS(left_out[0], "lambada: only in ");
   spill(dir / "d.json", R"({"results": [{"task": "piqa", "hash": "h", "samples": []}]})");
   EXPECT_SAYS(error_of<FileError>([&] { compare_results(dir / "d.json", a); }), "\"samples\"");
   spill(dir / "e.json", R"({"loss": 1})");

@@ -41,6 +41,11 @@ void take_settings(std::vector<std::string>& words, std::vector<std::string>& se
   words.erase(std::remove_if(words.begin(), words.end(), is_layout_setting), words.end());
 }
 
+// A list of words with commas or blanks between them.
+CLI::Option* list_option(CLI::App& app, const char* name, std::vector<std::string>& words, const char* help) {
+  return app.add_option(name, words, help)->delimiter(',')->type_name("NAMES");
+}
+
 // CLI::Range takes NaN for a number within it.
 CLI::Validator number_in(double low, double high) {
   return CLI::Validator(
@@ -198,7 +203,7 @@ Command add_export(CLI::App& weft) {
   CLI::Option* out = app->add_option("--out", o->out, "New folder of the adapter")->type_name("FOLDER")->needs(base);
   base->needs(out);
   add_number(*app, "--rank", o->rank, "Of the adapter", 1, int64_t{1} << 20)->needs(base);
-  app->add_option("--targets", o->targets, "Modules that get an adapter, as q_proj v_proj; or all-linear")
+  list_option(*app, "--targets", o->targets, "Modules that get an adapter, as q_proj,v_proj; or all-linear")
       ->capture_default_str()
       ->needs(base);
   app->add_option("--data", o->data, "Text, JSONL or token files: tell the loss on them before and after")
@@ -206,6 +211,12 @@ Command add_export(CLI::App& weft) {
   app->add_option("--max-loss", o->max_loss,
                   "With --data: write nothing if the loss rises by more than this (nats); of --gptq 0.1 unless given")
       ->check(number_in(0, 1e6));
+  CLI::Option* require =
+      list_option(*app, "--require", o->require, "Write nothing without these results: 'piqa.acc >= 0.6'");
+  app->add_option("--results", o->results,
+                  "File of `weft eval --output` that has them; else the run's own (eval.tasks)")
+      ->type_name("FILE")
+      ->needs(require);
   app->add_flag("--again", o->again, "Replace the file that is there")->needs(gguf);
   add_number(*app, "--threads", o->threads, "0: all cores", 0, 4096);
   app->footer(
@@ -236,20 +247,17 @@ Command add_teacher_logits(CLI::App& weft) {
 // Benchmarks, in place of the loss of text.
 void task_options(CLI::App& app, EvalOptions& o) {
   CLI::Option* tasks =
-      app.add_option("--tasks", o.tasks, "Benchmarks in place of data: piqa=FILE,arc_easy=FILE; or piqa,arc_easy")
-          ->delimiter(',')
-          ->type_name("NAMES")
-          ->allow_extra_args(false);
+      list_option(app, "--tasks", o.tasks, "Benchmarks in place of data: piqa=FILE,arc_easy=FILE; or piqa,arc_easy");
   const auto of_tasks = [&](CLI::Option* option) { return option->needs(tasks); };
   of_tasks(app.add_option("--tasks-dir", o.tasks_dir, "Folder with piqa.jsonl and so on")->type_name("FOLDER"));
   CLI::Option* fewshot =
       of_tasks(add_number(app, "--num-fewshot", o.num_fewshot, "Solved examples before each question", 0, 1000));
-  of_tasks(app.add_option("--fewshot-from", o.fewshot_from, "Files of these, as gsm8k=FILE; else the task's own rows")
-               ->delimiter(',')
-               ->type_name("NAMES")
-               ->allow_extra_args(false));
+  of_tasks(list_option(app, "--fewshot-from", o.fewshot_from,
+                       "Files of these, as gsm8k=FILE, or texts, as bbh=FOLDER; else the task's own rows"));
+  of_tasks(app.add_option("--bad-words", o.bad_words, "With --tasks toxicity: file of words, one a line")
+               ->type_name("FILE"));
   of_tasks(add_number(app, "--limit", o.limit, "Only so many first rows of each file; 0: all", 0, int64_t{1} << 40));
-  of_tasks(app.add_option("--max-tokens", o.max_tokens, "Of a written answer; by default 256")
+  of_tasks(app.add_option("--max-tokens", o.max_tokens, "Of a written answer; by default as its task says")
                ->check(CLI::Range(int64_t{1}, int64_t{1} << 24)));
   of_tasks(add_number(app, "--seed", o.seed, "Of the choice of examples", 0, int64_t{1} << 62))->needs(fewshot);
   of_tasks(app.add_option("--output", o.output, "File for the results as JSON, with each question's scores")
@@ -291,7 +299,7 @@ Command add_eval(CLI::App& weft) {
       "  weft eval runs/first --tasks piqa=piqa.jsonl,blimp=blimp.tar.gz --output first.json\n"
       "  weft eval --compare first.json second.json");
   return {app, [o] {
-            take_settings(o->data, o->settings);
+            for (auto* words : {&o->data, &o->tasks, &o->fewshot_from}) take_settings(*words, o->settings);
             return run_eval(*o);
           }};
 }

@@ -77,7 +77,11 @@ struct ExportOptions {
   std::vector<std::string> calibrate;  // text of these
   std::vector<std::string> data;       // that loss is measured on, before and after; empty: it is not
   std::optional<double> max_loss;      // by how many nats a token the loss may rise
-  bool again = false;                  // replace the file that is there
+  // Results without which nothing is written, "piqa.acc >= 0.6"; the file of `weft eval` that has them, or empty: the
+  // run's own.
+  std::vector<std::string> require;
+  std::string results;
+  bool again = false;  // replace the file that is there
   int64_t threads = 0;
 };
 int run_export(const ExportOptions& options);
@@ -93,7 +97,7 @@ struct EvalOptions : ModelOptions {
   bool json = false;
   // In place of data: benchmarks, "piqa=FILE" or "piqa"; where files without a name lie, and where examples come from.
   std::vector<std::string> tasks, fewshot_from;
-  std::string tasks_dir, output;
+  std::string tasks_dir, output, bad_words;
   int64_t num_fewshot = 0, limit = 0, seed = 1234;
   std::optional<int64_t> max_tokens;  // of a written answer; by default 256
   std::vector<std::string> compare;   // or: two results files of such

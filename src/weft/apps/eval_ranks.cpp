@@ -7,6 +7,7 @@
 #include "weft/base/error.h"
 #include "weft/plan/layout.h"
 #include "weft/plan/memory_plan.h"
+#include "weft/recipe/recipe_phases.h"
 #include "weft/train/run_tokenizer.h"
 #include "weft/train/text_generator.h"
 
@@ -25,7 +26,9 @@ void require_equal_runs(int64_t window, int64_t cp) {
 }
 
 ForwardShape shape_of(const EvalOptions& o, const std::optional<Recipe>& trained, const ModelSpec& model) {
-  const int64_t given = trained && o.seq_length == 0 ? trained->train.seq_length : o.seq_length;
+  int64_t given = o.seq_length;
+  if (trained && given == 0)  // the longest of its phases
+    for (const PhaseSpan& span : phase_spans(*trained)) given = std::max(given, span.recipe.train.seq_length);
   return {.precision = precision_of(o),
           .seq_length = given > 0 ? given : default_window(model),
           .size = o.micro_batch_size};
@@ -65,7 +68,8 @@ int run_eval_ranks(const EvalOptions& o, const std::function<EvalWork(const Meas
                          "a smaller --micro-batch-size or --seq-length takes less, and so does a rank where "
                          "parallel.tp or parallel.pp cut the model"};
       for (const int rank : ranks) {
-        const StepSpec step = forward_step(recipe.parallel, config.spec, shape, rank);
+        StepSpec step = forward_step(recipe.parallel, config.spec, shape, rank);
+        step.finds_likeliest = work.finds_likeliest;
         const int64_t bytes = measure_forward(config.spec, step, *machine.workspace_model).total_bytes();
         const ProcessMesh dry = dry_mesh(mesh_sizes_of(recipe), rank);
         need.bytes += std::max(bytes, work.other_bytes ? work.other_bytes(machine, dry) : 0);
@@ -79,7 +83,8 @@ int run_eval_ranks(const EvalOptions& o, const std::function<EvalWork(const Meas
                       .seq_length = shape.seq_length,
                       .micro_batch_size = shape.size,
                       .layout = recipe.parallel,
-                      .mesh = mesh});
+                      .mesh = mesh,
+                      .finds_likeliest = work.finds_likeliest});
     });
     return kExitOk;
   });

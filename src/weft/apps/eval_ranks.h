@@ -28,6 +28,7 @@ struct EvalWork {
   std::function<void(const ProcessMesh& mesh, const Evaluator::Spec& spec)> run;
   // What a rank takes beside the Evaluator, never at the same time; empty: nothing.
   std::function<int64_t(const Machine& machine, const ProcessMesh& dry_mesh)> other_bytes = {};
+  bool finds_likeliest = false;  // of the Evaluator
 };
 
 // Looks at the model, then calls `prepare`, which reads and judges what is measured, then starts the ranks: no device

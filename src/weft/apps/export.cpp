@@ -9,6 +9,7 @@
 #include "weft/apps/commands.h"
 #include "weft/apps/data_lines.h"
 #include "weft/apps/judged_loss.h"
+#include "weft/apps/required_results.h"
 #include "weft/base/durable_file.h"
 #include "weft/base/error.h"
 #include "weft/base/is_there.h"
@@ -128,6 +129,7 @@ GgufWritten write_file(const GgufExport& what, const HfConfig& config, const Ggu
 
 int run_export(const ExportOptions& o) {
   require_fitting(o);
+  require_results(o);
   if (!o.lora_of.empty()) return run_extract(o);
   if (!o.gptq.empty()) return run_gptq_export(o);
   if (!o.bf16.empty()) return run_bf16_export(o);

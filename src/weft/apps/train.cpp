@@ -15,6 +15,7 @@
 #include "weft/train/room.h"
 #include "weft/train/run_data.h"
 #include "weft/train/run_folder.h"
+#include "weft/train/run_tasks.h"
 #include "weft/train/run_tokenizer.h"
 #include "weft/train/train_on_ranks.h"
 
@@ -246,6 +247,8 @@ int train_launched(const TrainOptions& options, const Launched& launched) {
   for (const PhaseSpan& span : phase_spans(recipe)) require_run_data(span.recipe);
   if (recipe.train.objective == ObjectiveKind::distill) prepare_run(recipe, 0);  // refuses a teacher that does not fit
   RunData rows = judge_row_data(recipe);
+  for (const std::string& note : judge_run_tasks(recipe))
+    if (launched.rank == 0) std::cerr << note << "\n";
   if (recipe.run.ranks != RanksKind::mpi) return train(recipe, {}, options, rows);
   check_mpi_is_built_in();
   if (!launched.by.empty()) {

@@ -16,6 +16,9 @@ struct HeadTargets {
 struct TokenLosses {
   Tensor nll;          // stat [T]  weighted losses
   Tensor values = {};  // stat [T]  minus weighted values, of a model that predicts them
+  // Where it is wanted: stat [T, 3 r], CrossEntropyPart's numbers of each of the r parts that the vocabulary is cut
+  // into.
+  Tensor parts = {};
 };
 
 }  // namespace weft

@@ -56,8 +56,8 @@ void LmHead::token_losses(Pass& p, Tensor x, const TokenLosses& to) const {
   Scope temporaries(*p.scratch);
   StreamNorm::Saved saved;
   const Tensor h = normed(p, saved, x);
-  std::visit([&](const auto& head) { head.token_losses(p, h, to.nll); }, output_);
-  if (value_ && to.values) value_->token_losses(p, h, to.values);
+  std::visit([&](const auto& head) { head.token_losses(p, h, to); }, output_);
+  if (value_ && to.values) value_->token_losses(p, h, {.nll = to.values});
 }
 
 void LmHead::states(Pass& p, Tensor x, Tensor to) const {

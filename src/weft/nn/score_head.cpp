@@ -29,9 +29,9 @@ Tensor ScoreHead::losses(Pass& p, Tensor h, Tensor weights) const {
   return join_.forward(p.mesh, scores, *p.scratch);
 }
 
-void ScoreHead::token_losses(Pass& p, Tensor h, Tensor nll) const {
+void ScoreHead::token_losses(Pass& p, Tensor h, const TokenLosses& to) const {
   Scope temporaries(*p.scratch);
-  p.be.run(Copy{.from = losses(p, h, p.batch.weights), .to = nll});
+  p.be.run(Copy{.from = losses(p, h, p.batch.weights), .to = to.nll});
 }
 
 Tensor ScoreHead::loss_and_backward(Pass& p, Tensor h, const HeadTargets& targets) const {

@@ -31,7 +31,7 @@ class ScoreHead {
   // The same without the loss, by these weights [T] stat.
   Tensor backward(Pass& p, Tensor h, Tensor weights, double scale) const;
   // Weighted losses of the single tokens of p.batch: nll [T] stat. Blocks while ranks exchange.
-  void token_losses(Pass& p, Tensor h, Tensor nll) const;
+  void token_losses(Pass& p, Tensor h, const TokenLosses& to) const;
   // How losses are held.
   static Placement loss_place(const LayerPlan& plan) {
     return tokens(plan.stream == Spmd::Shard0 ? Spmd::Replicate : plan.stream);

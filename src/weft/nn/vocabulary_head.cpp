@@ -103,7 +103,7 @@ VocabularyLoss::Lesson VocabularyHead::Taught::lesson(Pass& p, const Chunk& c) c
           .loss = teaching->loss};
 }
 
-void VocabularyHead::token_losses(Pass& p, Tensor states, Tensor nll) const {
+void VocabularyHead::token_losses(Pass& p, Tensor states, const TokenLosses& to) const {
   Scope temporaries(*p.scratch);
   const Tensor h = enter_.forward(p.mesh, states, *p.scratch);
   for (const Chunk& c : chunks_of(p, h.rows(), kChunkMultiple)) {
@@ -112,7 +112,8 @@ void VocabularyHead::token_losses(Pass& p, Tensor states, Tensor nll) const {
     loss_.run(p, {.logits = project(p, adapter, h.slice_rows(c.first, c.rows)),
                   .targets = p.batch.targets.slice_rows(c.first, c.rows),
                   .weights = p.batch.weights.slice_rows(c.first, c.rows),
-                  .nll = nll.slice_rows(c.first, c.rows)});
+                  .nll = to.nll.slice_rows(c.first, c.rows),
+                  .parts = to.parts ? to.parts.slice_rows(c.first, c.rows) : Tensor()});
   }
 }
 

@@ -31,8 +31,8 @@ class VocabularyHead {
   // receives its part. A teacher's logits are made chunk by chunk beside the student's, of the states that were kept of
   // it, and take as much memory again: in place of t d' numbers till then, they would be t V.
   Tensor loss_and_backward(Pass& p, Tensor h, const HeadTargets& targets) const;
-  // Weighted losses of the single tokens of p.batch: nll [T] stat.
-  void token_losses(Pass& p, Tensor h, Tensor nll) const;
+  // Weighted losses of the single tokens of p.batch, and the parts of all classes' logits (TokenLosses).
+  void token_losses(Pass& p, Tensor h, const TokenLosses& to) const;
   // logits [n, V] stat, whole on tp, of an h [n, d] placed like the stream. Blocks while ranks exchange.
   void logits(Pass& p, Tensor h, Tensor logits) const;
   // How losses are held.

@@ -12,12 +12,17 @@ void VocabularyLoss::run(Pass& p, const Chunk& c) const {
                           .nll = c.nll,
                           .dlogits = c.dlogits,
                           .scale = c.scale});
+    if (c.parts) p.be.run(CrossEntropyPart{.logits = c.logits, .targets = c.targets, .parts = c.parts});
     return;
   }
   Scope temporaries(*p.scratch);
   Tensor part = p.stat(p.scratch, {c.logits.rows(), 3}, c.logits.place.on_tp(Spmd::Shard0));
   p.be.run(CrossEntropyPart{.logits = c.logits, .targets = c.targets, .parts = part, .first = first()});
-  p.be.run(CrossEntropyJoin{.parts = joined(p, part),
+  const Tensor all = joined(p, part);
+  const int64_t tokens = c.logits.rows();
+  for (int64_t r = 0; c.parts && r < all.rows() / tokens; ++r)
+    p.be.run(Copy{.from = all.slice_rows(r * tokens, tokens), .to = c.parts.slice_cols(3 * r, 3).placed(all.place)});
+  p.be.run(CrossEntropyJoin{.parts = all,
                             .logits = c.logits,
                             .targets = c.targets,
                             .weights = c.weights,

@@ -27,6 +27,7 @@ class VocabularyLoss {
     Tensor nll;               // [c] stat  written
     Tensor dlogits = {};      // [c, v]    written with the gradient of scale * loss; none: not computed
     double scale = 1;
+    Tensor parts = {};   // [c, 3 r] stat, r the parts of the classes: written with CrossEntropyPart's numbers, if there
     Lesson lesson = {};  // then dlogits are of both losses, as the lesson's says
   };
   // Blocks while ranks exchange.

@@ -276,25 +276,27 @@ StepSpec step_of(const Recipe& r, const ModelSpec& model, int rank, const HfConf
   order.rank = at.dp;
   const bool counts_experts = model.has_experts() && model.experts.global_aux_loss_coef > 0;
   const int first = 0, last = place_of(pipeline, pipeline.num_virtual_stages() - 1).stage;
-  StepSpec step{.precision = precision_of(r),
-                .model = {.layers = layer_plan_of(r, model),
-                          .recompute_blocks = r.parallel.recompute == RecomputeKind::full,
-                          .max_positions = r.train.seq_length,
-                          .parts = parts_of(r, model, at.pp),
-                          .other_end = first == last    ? -1
-                                       : at.pp == first ? last
-                                                        : first},
-                .seq_length = r.train.seq_length,
-                .micro_batch_size = r.train.micro_batch_size * sequences_of_sample(r),
-                .order = order,
-                .pipeline = pipeline,
-                .schedule = schedule_of(pipeline, at.pp, order.num_micro_batches),
-                .evaluates = !r.data.valid.empty() || r.data.valid_fraction > 0 || counts_experts,
-                .counts_experts = counts_experts,
-                .predicts_values = model.predicts_values,
-                .predicts_further = model.has_mtp(),
-                .mesh = mesh,
-                .rank = rank};
+  StepSpec step{
+      .precision = precision_of(r),
+      .model = {.layers = layer_plan_of(r, model),
+                .recompute_blocks = r.parallel.recompute == RecomputeKind::full,
+                .max_positions = r.train.seq_length,
+                .parts = parts_of(r, model, at.pp),
+                .other_end = first == last    ? -1
+                             : at.pp == first ? last
+                                              : first},
+      .seq_length = r.train.seq_length,
+      .micro_batch_size = r.train.micro_batch_size * sequences_of_sample(r),
+      .order = order,
+      .pipeline = pipeline,
+      .schedule = schedule_of(pipeline, at.pp, order.num_micro_batches),
+      .evaluates = !r.data.valid.empty() || r.data.valid_fraction > 0 || !r.eval.tasks.empty() || counts_experts,
+      .finds_likeliest = !r.eval.tasks.empty(),
+      .counts_experts = counts_experts,
+      .predicts_values = model.predicts_values,
+      .predicts_further = model.has_mtp(),
+      .mesh = mesh,
+      .rank = rank};
   set_objective(r, model, step);
   if (teacher != nullptr) step.teacher = teacher_spec_of(r, teacher->spec, step);
   return step;

@@ -99,6 +99,11 @@ struct Recipe {
     double bias_update_rate = 0;
     bool operator==(const Moe&) const = default;
   } moe;
+  struct Eval {
+    std::vector<std::string> tasks = {}, fewshot_from = {};
+    int64_t interval = 0, limit = 0, num_fewshot = 0;
+    bool operator==(const Eval&) const = default;
+  } eval;
   struct Parallel {
     int64_t dp = 1, tp = 1, pp = 1, cp = 1, ep = 1, zero_stage = 0, zero_shard_size = 0;
     CpCommType cp_comm_type = CpCommType::p2p;
@@ -127,6 +132,7 @@ struct Recipe {
   struct Phase {
     int64_t from_step = 0;                                           // counted from 0
     std::vector<std::pair<std::string, std::string>> settings = {};  // keys, in the order of recipe_keys, and TOML
+    std::vector<std::string> require = {};                           // results without which it does not begin
     bool operator==(const Phase&) const = default;
   };
   std::vector<Phase> phases = {};

@@ -275,6 +275,19 @@ void check_best(const Recipe& r, Conflicts& c) {
                                     r.train.eval_interval > 0 ? "" : "train.eval_interval")});
 }
 
+void check_tasks(const Recipe::Eval& e, Conflicts& c) {
+  const Recipe::Eval none;
+  const auto needs_tasks = [&](const char* key, bool given) {
+    c.unless(!given || !e.tasks.empty(), {.key = key,
+                                          .others = {"eval.tasks"},
+                                          .expected = "its default without eval.tasks, which names what is scored"});
+  };
+  needs_tasks("eval.interval", e.interval != none.interval);
+  needs_tasks("eval.limit", e.limit != none.limit);
+  needs_tasks("eval.num_fewshot", e.num_fewshot != none.num_fewshot);
+  needs_tasks("eval.fewshot_from", e.fewshot_from != none.fewshot_from);
+}
+
 void check_learning_rate(const Recipe::Optimizer& o, int64_t train_iters, Conflicts& c) {
   c.unless(o.min_lr <= o.lr, {.key = "optimizer.min_lr",
                               .others = {"optimizer.lr"},
@@ -384,6 +397,7 @@ void refuse_unheeded(const Recipe& r, Refusals& refusals) {
     const RecipeKey& key = keys[i];
     const std::string value = value_of(key), usual = value_of(fallbacks[i]);
     if (value == usual || (heeds(r.train.objective, key) && heeds(r.optimizer.name, key))) continue;
+    if (key.name == "data.tokenizer" && !r.eval.tasks.empty()) continue;  // by which questions are read
     const std::string instead = key.section() == "data"
                                     ? fmt::format("{} reads {}", objective, data_key_of(r.train.objective))
                                     : (key.section() == "objective" ? objective : optimizer) + " has no such setting";
@@ -463,6 +477,24 @@ void refuse_idle(const Recipe& r, Refusals& refusals) {
                     "optimizer.lr_wsd_decay_iters = 0");
 }
 
+// What tasks and held-out losses are scored by must be the model itself, and comparable.
+void refuse_scores(const Recipe& r, Refusals& refusals) {
+  const bool scores = !r.eval.tasks.empty();
+  refusals.add(scores && r.train.objective == ObjectiveKind::reward, "eval.tasks",
+               "train.objective = \"reward\" trains a model that scores texts and foretells none", "eval.tasks = []");
+  refusals.add(scores && r.moe.capacity_factor && r.parallel.ep > 1, "eval.tasks",
+               "moe.capacity_factor has room for the experts' rows of training, and windows of questions may need more",
+               "`weft eval RUN --tasks ...` of the checkpoints, or no moe.capacity_factor");
+  const std::vector<PhaseSpan> spans = phase_spans(r);
+  const bool has_lengths = std::any_of(spans.begin(), spans.end(), [&](const PhaseSpan& s) {
+    return s.recipe.train.seq_length != spans[0].recipe.train.seq_length;
+  });
+  refusals.add(r.checkpoint.keep_best > 0 && has_lengths,
+               fmt::format("checkpoint.keep_best = {}", r.checkpoint.keep_best),
+               "phases have other lengths, and held-out losses of windows of other lengths are not comparable",
+               "checkpoint.keep_best = 0");
+}
+
 }  // namespace
 
 std::string_view data_key_of(ObjectiveKind objective) {
@@ -506,6 +538,7 @@ std::vector<Conflict> conflicts(const Recipe& recipe) {
   check_pipeline(recipe.parallel, c);
   check_length(recipe.train, c);
   check_best(recipe, c);
+  check_tasks(recipe.eval, c);
   check_learning_rate(recipe.optimizer, recipe.train.train_iters, c);
   return c.take();
 }
@@ -535,6 +568,7 @@ void check_supported(const Recipe& r) {
                "run.backend = \"ref\", or train.precision = \"f32\"");
   refuse_beside_objective(r, refusals);
   refuse_idle(r, refusals);
+  refuse_scores(r, refusals);
   refusals.throw_any();
   if (!has_phases(r)) return;
   for (PhaseSpan& span : phase_spans(r)) {

@@ -275,6 +275,20 @@ std::vector<RecipeKey> recipe_keys(Recipe& r) {
        "deepseek_v3: what a step adds to the bias by which an expert is chosen if it had fewer tokens of the global "
        "batch than the mean, and takes from it if it had more"},
 
+      {"eval.tasks", &r.eval.tasks, anything(),
+       "benchmarks that the run scores as it goes, with the files of their questions, as \"piqa=piqa.jsonl\" "
+       "(docs/tune/eval.md); those whose answers are chosen or foretold, not written; empty: none",
+       kMayChange},
+      {"eval.interval", &r.eval.interval, count(0),
+       "steps between these; the last step is always scored, and one where a [[phase]] requires a result; 0: only "
+       "those",
+       kMayChange},
+      {"eval.limit", &r.eval.limit, count(0), "only so many first questions of each file; 0: all", kMayChange},
+      {"eval.num_fewshot", &r.eval.num_fewshot, count(0, 1000),
+       "solved examples before each question, which train.seed chooses", kMayChange},
+      {"eval.fewshot_from", &r.eval.fewshot_from, anything(),
+       "files of these, as \"piqa=train.jsonl\"; without one, other rows of the task's own file", kMayChange},
+
       {"parallel.dp", &p.dp, count(1), "data parallel ranks: each trains on a share of the batch", kMayChange},
       {"parallel.tp", &p.tp, count(1), "tensor parallel ranks", kMayChange},
       {"parallel.pp", &p.pp, count(1), "pipeline stages", kMayChange},

@@ -10,6 +10,7 @@
 #include "weft/recipe/recipe_hints.h"
 #include "weft/recipe/recipe_phases.h"
 #include "weft/recipe/recipe_read.h"
+#include "weft/recipe/requirement.h"
 
 namespace weft {
 namespace {
@@ -183,6 +184,10 @@ class Parser {
     phase.from_step = step.value_or(0);
     for (const auto& [name, node] : table) {
       if (name.str() == "from_step") continue;
+      if (name.str() == "require") {
+        read_requirements(node, place(name.source()), phase);
+        continue;
+      }
       const toml::table* inside = node.as_table();
       if (inside == nullptr || inside->empty())
         add(place(name.source()), fmt::format("[[phase]]: {}: expected section.key = value, as in optimizer.lr = 1e-4",
@@ -195,6 +200,17 @@ class Parser {
       if (values.count(key.name)) phase.settings.emplace_back(key.name, values[key.name]);
     phases_.push_back(std::move(phase));
     phase_places_.push_back(where);
+  }
+
+  void read_requirements(const toml::node& value, const Place& where, Recipe::Phase& phase) {
+    if (value.is_string()) phase.require.push_back(*value.value<std::string>());
+    if (const toml::array* all = value.as_array())
+      for (const toml::node& one : *all) phase.require.push_back(one.value<std::string>().value_or(""));
+    for (const std::string& one : phase.require)
+      if (!parse_requirement(one))
+        return add(where, fmt::format("[[phase]]: require = {}: expected {}", shown(value), kRequirementForm));
+    if (phase.require.empty())
+      add(where, fmt::format("[[phase]]: require = {}: expected a list of these: {}", shown(value), kRequirementForm));
   }
 
   void read_phase_value(const std::string& name, const toml::node& value, const Place& where,

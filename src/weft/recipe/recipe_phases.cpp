@@ -5,7 +5,9 @@
 #include <optional>
 
 #include "weft/base/error.h"
+#include "weft/base/json.h"
 #include "weft/recipe/recipe_read.h"
+#include "weft/recipe/requirement.h"
 
 namespace weft {
 namespace {
@@ -182,6 +184,16 @@ std::optional<std::string> setting_problem(const Recipe& r, const Recipe::Phase&
   return {};
 }
 
+// Which results a task has is known when its questions are read (RunTasks); which task it is, already here.
+std::optional<std::string> requirement_problem(const Recipe& r, const std::string& text) {
+  const std::string result = parse_requirement(text)->result, set = result.substr(0, result.find('.'));
+  for (const std::string& word : r.eval.tasks) {
+    const std::string task = word.substr(0, word.find('='));
+    if (set == task || set.starts_with(task + "_")) return {};
+  }
+  return fmt::format("the run does not score {}: name it in eval.tasks, as \"{}=FILE\"", set, set);
+}
+
 }  // namespace
 
 std::span<const std::string_view> phase_keys() { return kPhaseKeys; }
@@ -243,7 +255,10 @@ std::vector<PhaseProblem> phase_problems(const Recipe& r) {
     before = phase.from_step;
     if (r.train.epochs == 0 && phase.from_step >= r.train.train_iters)
       add(fmt::format("expected a step below train.train_iters = {}", r.train.train_iters));
-    if (phase.settings.empty())
+    for (const std::string& one : phase.require)
+      if (const auto problem = requirement_problem(r, one))
+        add(fmt::format("require = {}: {}", in_quotes(one), *problem));
+    if (phase.settings.empty() && phase.require.empty())
       add(fmt::format("changes nothing; these keys may change: {}", fmt::join(kPhaseKeys, ", ")));
     for (const auto& [key, value] : phase.settings)
       if (const auto problem = setting_problem(r, phase, key)) add(fmt::format("{} = {}: {}", key, value, *problem));
@@ -275,7 +290,7 @@ Recipe without_phases(const Recipe& recipe) { return phase_spans(recipe)[0].reci
 std::vector<std::string> phase_differences(const Recipe& there, const Recipe& here, int64_t steps_done) {
   const auto text_of = [](const Recipe::Phase* phase) -> std::string {
     if (phase == nullptr) return "no such phase";
-    std::string text;
+    std::string text = phase->require.empty() ? "" : fmt::format("require = {}", fmt::join(phase->require, " and "));
     for (const auto& [key, value] : phase->settings)
       text += fmt::format("{}{} = {}", text.empty() ? "" : ", ", key, value);
     return text;

@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include "weft/base/error.h"
+#include "weft/base/json.h"
 #include "weft/recipe/recipe_keys.h"
 
 namespace weft {
@@ -57,6 +58,11 @@ std::string to_toml(const Recipe& recipe) {
   }
   for (const Recipe::Phase& phase : recipe.phases) {
     text += fmt::format("\n[[phase]]\nfrom_step = {}\n", phase.from_step);
+    if (!phase.require.empty()) {
+      std::string all;
+      for (const std::string& one : phase.require) all += (all.empty() ? "" : ", ") + in_quotes(one);
+      text += fmt::format("require = [{}]\n", all);
+    }
     for (const auto& [key, value] : phase.settings) text += fmt::format("{} = {}\n", key, value);
   }
   return text;

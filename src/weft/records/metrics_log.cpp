@@ -19,13 +19,14 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// A line of the file, and what it says: a record of a step, or of an evaluation, or neither where it is damaged.
+// A line of the file, and what it says: a record of a step, an evaluation or tasks, or none where it is damaged.
 struct Line {
   int64_t number, begin, end;  // from 1; bytes, with the newline
   std::optional<StepRecord> step;
   std::optional<EvalRecord> eval;
-  bool is_damaged() const { return !step && !eval; }
-  int64_t step_number() const { return step ? step->step : eval->step; }
+  std::optional<TasksRecord> tasks;
+  bool is_damaged() const { return !step && !eval && !tasks; }
+  int64_t step_number() const { return step ? step->step : eval ? eval->step : tasks->step; }
 };
 
 void parse_record(const std::string& text, Line& line);
@@ -40,7 +41,8 @@ void for_each_line(const std::filesystem::path& file, Visit visit) {
   if (!in) throw FileError(fmt::format("{}: cannot be read: {}", file.string(), std::strerror(errno)));
   int64_t end = 0, number = 0;
   for (std::string text; std::getline(in, text) && !in.eof();) {
-    Line line{.number = ++number, .begin = end, .end = end + int64_t(text.size()) + 1, .step = {}, .eval = {}};
+    Line line{
+        .number = ++number, .begin = end, .end = end + int64_t(text.size()) + 1, .step = {}, .eval = {}, .tasks = {}};
     parse_record(text, line);
     if (line.is_damaged() && in.peek() == std::char_traits<char>::eof()) return;
     if (!visit(line)) return;
@@ -110,12 +112,21 @@ EvalRecord eval_record(const Json& json) {
   return record;
 }
 
+TasksRecord tasks_record(const Json& json) {
+  TasksRecord record{.step = json["step"].get<int64_t>()};
+  for (const auto& [name, value] : json["tasks"].items())
+    record.results.emplace_back(name, number_at(json["tasks"], name.c_str()));
+  return record;
+}
+
 void parse_record(const std::string& text, Line& line) {
   const Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
   if (!json.is_object() || !json.contains("step") || !json["step"].is_number_integer()) return;
   try {
     if (json.contains("eval"))
       line.eval = eval_record(json);
+    else if (json.contains("tasks"))
+      line.tasks = tasks_record(json);
     else
       line.step = step_record(json);
   } catch (const Json::exception&) {  // a value of another type
@@ -152,6 +163,12 @@ std::string to_json(const EvalRecord& r) {
   eval["tokens"] = r.tokens;
   for (const auto& [name, value] : r.terms) eval[name] = value;
   return Json{{"step", r.step}, {"eval", eval}}.dump();
+}
+
+std::string to_json(const TasksRecord& r) {
+  Json results = Json::object();
+  for (const auto& [name, value] : r.results) results[name] = value;
+  return Json{{"step", r.step}, {"tasks", results}}.dump();
 }
 
 MetricsLog::MetricsLog(const std::filesystem::path& file, int64_t last_step) : file_(file) {
@@ -194,6 +211,7 @@ Metrics read_metrics(const std::filesystem::path& file) {
   Metrics metrics;
   for_each_line(file, [&](const Line& line) {
     if (line.eval) metrics.evals.push_back(*line.eval);
+    if (line.tasks) metrics.tasks.push_back(*line.tasks);
     if (line.step) metrics.steps.push_back(*line.step);
     metrics.damaged_lines += line.is_damaged();
     return true;

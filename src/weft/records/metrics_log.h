@@ -54,10 +54,19 @@ struct EvalRecord {
   bool operator==(const EvalRecord&) const = default;
 };
 
+// What a run scored in its tasks: "piqa.acc" and so on, each with its standard error as "piqa.acc_stderr".
+struct TasksRecord {
+  int64_t step = 0;
+  std::vector<std::pair<std::string, double>> results = {};
+
+  bool operator==(const TasksRecord&) const = default;
+};
+
 // One line of metrics.jsonl, without its newline. Every finite number reads back as exactly the same bits; NaN and the
 // infinities, which JSON cannot say, become null.
 std::string to_json(const StepRecord& record);
 std::string to_json(const EvalRecord& record);
+std::string to_json(const TasksRecord& record);
 
 // The log of one run, written by one process. Append-only: a record is in the hands of the operating system when append
 // returns, so a killed process loses none; only sync_to_disk protects from a power cut.
@@ -71,6 +80,7 @@ class MetricsLog {
 
   void append(const StepRecord& record) { append_line(to_json(record)); }
   void append(const EvalRecord& record) { append_line(to_json(record)); }
+  void append(const TasksRecord& record) { append_line(to_json(record)); }
   void sync_to_disk();
   // Damaged lines found at opening, which are kept.
   int64_t damaged_lines() const { return damaged_; }
@@ -88,6 +98,7 @@ class MetricsLog {
 struct Metrics {
   std::vector<StepRecord> steps;
   std::vector<EvalRecord> evals;
+  std::vector<TasksRecord> tasks;
   int64_t damaged_lines = 0;  // passed over
 };
 

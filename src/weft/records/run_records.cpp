@@ -76,6 +76,15 @@ void RunRecords::eval(const EvalRecord& record) {
       fmt::format("step {}: held-out loss {:.4f}{} over {} tokens", record.step, record.loss, more, record.tokens));
 }
 
+void RunRecords::tasks(const TasksRecord& record) {
+  append(record);
+  std::string line;
+  for (const auto& [name, value] : record.results)
+    line += name.ends_with("_stderr") ? fmt::format(" +- {:.4f}", value)
+                                      : fmt::format("{} {} {:.4f}", line.empty() ? "" : ",", name, value);
+  progress_.note(fmt::format("step {}:{}", record.step, line));
+}
+
 void RunRecords::finish(std::string_view title) {
   progress_.finish();
   const auto draw = [&] {

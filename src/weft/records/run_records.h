@@ -24,6 +24,7 @@ class RunRecords {
 
   void step(const StepRecord& record);
   void eval(const EvalRecord& record);
+  void tasks(const TasksRecord& record);
   void sync();  // blocks until metrics.jsonl would survive a loss of power
   void note(std::string_view line) { progress_.note(line); }
   // Runs `write` and catches its FileErrors; reports the first one of each `file`.

@@ -172,6 +172,14 @@ void TensorBoardWriter::append(const EvalRecord& r, double now_s) {
   append_event(scalars_event(now_s, r.step, scalars));
 }
 
+void TensorBoardWriter::append(const TasksRecord& r, double now_s) {
+  std::vector<Scalar> scalars;
+  std::deque<std::string> tags;
+  for (const auto& [name, value] : r.results)
+    if (!name.ends_with("_stderr")) scalars.push_back({tags.emplace_back("tasks/" + name), value});
+  append_event(scalars_event(now_s, r.step, scalars));
+}
+
 void TensorBoardWriter::append_event(std::string_view event) {
   std::string record;
   put_little_endian(record, uint64_t(event.size()));

@@ -20,7 +20,8 @@ uint32_t masked_crc32c(std::string_view bytes);
 // One event file of one run, written by one process. Throws FileError; the file then ends with the record before. Times
 // are seconds since 1970. Tags: train/loss, train/aux_loss (while it is not 0), train/NAME of each
 // term of an objective, train/grad_norm, train/lr,
-// speed/tokens_per_s, speed/step_time_s, speed/mfu, memory/bytes, eval/loss, eval/perplexity.
+// speed/tokens_per_s, speed/step_time_s, speed/mfu, memory/bytes, eval/loss, eval/perplexity,
+// tasks/NAME of each result.
 class TensorBoardWriter {
  public:
   struct Spec {
@@ -35,6 +36,7 @@ class TensorBoardWriter {
 
   void append(const StepRecord& record, double now_s);
   void append(const EvalRecord& record, double now_s);
+  void append(const TasksRecord& record, double now_s);
   const std::filesystem::path& file() const { return file_; }
 
  private:

@@ -240,12 +240,12 @@ Pass Executor::pass(const InFlight& m, uint64_t dropout_key) {
           .dropout_key = dropout_key};
 }
 
-Tensor Executor::evaluate(const LoadMicroBatch& load) {
-  const Tensor nll = score(model_, state_.params, load).nll;
+TokenLosses Executor::evaluate(const LoadMicroBatch& load) {
+  const TokenLosses losses = score(model_, state_.params, load);
   const bool alone = step_.frozen.empty() && !step_.teacher;  // else one of them may need most
   WEFT_CHECK(is_dry() || !alone || evaluation_.peak() == plan_.evaluation, "evaluation used {} bytes, planned {}",
              evaluation_.peak(), plan_.evaluation);
-  return nll;
+  return losses;
 }
 
 TokenLosses Executor::score(const Model& model, ParamStore& params, const LoadMicroBatch& load, bool adapters) {
@@ -269,7 +269,8 @@ TokenLosses ForwardOnly::score(const LoadMicroBatch& load, Arena& arena) const {
   Pass p{backend, mesh, step.precision, batch, &arena, &arena, &arena, &arena, &arena, dropout_key, adapters};
   TokenLosses to{.nll = p.stat(&arena, {batch.ids.rows()}, model.loss_place())};
   if (step.predicts_values) to.values = p.stat(&arena, {batch.ids.rows()}, model.value_place());
-  for (const Tensor& numbers : {to.nll, to.values})
+  if (step.finds_likeliest) to.parts = p.stat(&arena, {batch.ids.rows(), 3 * step.mesh.tp}, model.loss_place());
+  for (const Tensor& numbers : {to.nll, to.values, to.parts})
     if (numbers) backend.run(Zero{.x = numbers});
   for (int c = 0; c < model.num_chunks(); ++c) {
     const Tensor x = model.stream(p, &arena), y = model.stream(p, &arena);

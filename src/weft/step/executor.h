@@ -57,8 +57,8 @@ class Executor {
   double cross_entropy() const { return cross_entropy_; }
   // The forward-only passes with which a step begins, over any batch, and what the objective sums of it. Blocks.
   Objective::Sums measure(const StepInput& input);
-  // Forward only, of one micro-batch that `load` fills: the losses of its tokens (stat, [tokens]), until the next call.
-  Tensor evaluate(const LoadMicroBatch& load);
+  // Forward only, of one micro-batch that `load` fills: the losses of its tokens, until the next call.
+  TokenLosses evaluate(const LoadMicroBatch& load);
 
   // What its arenas have held at most, so far.
   StepMemory used() const;

@@ -32,8 +32,9 @@ struct StepSpec {
   int64_t micro_batch_size = 0;  // sequences
   GradientOrder order;           // micro-batches of a step, and how their gradients are summed
   Pipeline pipeline = {};
-  Schedule schedule;       // of this rank's stage
-  bool evaluates = false;  // is the loss also measured without training
+  Schedule schedule;             // of this rank's stage
+  bool evaluates = false;        // is the loss also measured without training
+  bool finds_likeliest = false;  // and whether a target is the likeliest token (TokenLosses::parts)
   // Does a step begin with forward-only passes over its batch (Objective): by the model itself, by each of the frozen
   // ones. Needs `evaluates`.
   bool scores_first = false;

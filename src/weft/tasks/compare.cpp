@@ -14,6 +14,10 @@ namespace {
 
 constexpr size_t kMostBytes = size_t{4} << 30;
 
+struct PairedScores {
+  std::vector<double> sums, counts;
+};
+
 // The sets of a results file, by name.
 class ResultsFile {
  public:
@@ -36,10 +40,24 @@ class ResultsFile {
     if (samples.empty() || !samples[0].is_object()) fields.fail("samples", "a list of scores");
     return samples;
   }
-  std::vector<double> scores(const nlohmann::json& set, const std::string& metric) const {
-    std::vector<double> x;
-    for (const nlohmann::json& sample : samples(set))
-      x.push_back(JsonFields(sample, name_).number(metric, {.min = -1e300}));
+  // What a set has of each question, by which it can be compared.
+  std::vector<std::string> metrics(const nlohmann::json& set) const {
+    std::vector<std::string> names;
+    for (const auto& [name, value] : JsonFields(set, name_).object("metrics").json().items())
+      names.push_back(name == "perplexity" ? "log_prob" : name);
+    return names;
+  }
+  PairedScores scores(const nlohmann::json& set, const std::string& metric) const {
+    PairedScores x;
+    for (const nlohmann::json& sample : samples(set)) {
+      const JsonFields fields(sample, name_);
+      const nlohmann::json* score = fields.find(metric);
+      const bool is_pair = score != nullptr && score->is_array() && score->size() == 2 && (*score)[0].is_number() &&
+                           (*score)[1].is_number();
+      const auto [sum, count] = is_pair ? std::pair((*score)[0].get<double>(), (*score)[1].get<double>())
+                                        : std::pair(fields.number(metric, {.min = -1e300}), 1.0);
+      x.sums.push_back(sum), x.counts.push_back(count);
+    }
     return x;
   }
   std::string hash(const nlohmann::json& set) const { return JsonFields(set, name_).string("hash"); }
@@ -49,19 +67,20 @@ class ResultsFile {
   nlohmann::json json_;
 };
 
-bool is_yes_or_no(const std::vector<double>& x) {
-  return std::all_of(x.begin(), x.end(), [](double v) { return v == 0 || v == 1; });
+bool is_yes_or_no(const PairedScores& x) {
+  return std::all_of(x.sums.begin(), x.sums.end(), [](double v) { return v == 0 || v == 1; }) &&
+         std::all_of(x.counts.begin(), x.counts.end(), [](double n) { return n == 1; });
 }
 
-Comparison compare(const std::vector<double>& a, const std::vector<double>& b) {
+Comparison compare(const PairedScores& a, const PairedScores& b) {
   std::vector<double> differences;
-  for (size_t i = 0; i < a.size(); ++i) differences.push_back(b[i] - a[i]);
-  const auto [mean, error] = mean_error(differences);
+  for (size_t i = 0; i < a.sums.size(); ++i) differences.push_back(b.sums[i] - a.sums[i]);
+  const auto [mean, error] = ratio_error(differences, a.counts);
   Comparison c{.task = "",
                .metric = "",
-               .items = int64_t(a.size()),
-               .a = mean_error(a).mean,
-               .b = mean_error(b).mean,
+               .items = int64_t(a.sums.size()),
+               .a = ratio_error(a.sums, a.counts).mean,
+               .b = ratio_error(b.sums, b.counts).mean,
                .error = error};
   if (is_yes_or_no(a) && is_yes_or_no(b)) {
     const auto gained = std::count(differences.begin(), differences.end(), 1.0);
@@ -86,35 +105,49 @@ double sign_test(int64_t k, int64_t n) {
   return std::min(1.0, 2 * tail);
 }
 
-std::vector<Comparison> compare_results(const std::filesystem::path& file_a, const std::filesystem::path& file_b) {
+std::vector<Comparison> compare_results(const std::filesystem::path& file_a, const std::filesystem::path& file_b,
+                                        std::vector<std::string>* left_out) {
   const ResultsFile a(file_a), b(file_b);
   std::vector<Comparison> all;
+  const auto leave_out = [&](const std::string& task, const ResultsFile& only_in) {
+    if (left_out != nullptr) left_out->push_back(fmt::format("{}: only in {}", task, only_in.name()));
+  };
   for (const nlohmann::json& set : a.sets()) {
     const std::string task = JsonFields(set, a.name()).string("task");
     const nlohmann::json* other = b.find(task);
-    if (other == nullptr) continue;
+    if (other == nullptr) {
+      leave_out(task, a);
+      continue;
+    }
     if (a.hash(set) != b.hash(*other) || a.samples(set).size() != b.samples(*other).size())
       throw FileError(fmt::format(
           "{}: the two results are of other questions; run both on the same file with the same --limit", task));
-    for (const char* metric : {"acc", "acc_norm", "log_prob", "strict_match", "flexible_extract"}) {
-      if (!a.samples(set)[0].contains(metric)) continue;
-      Comparison c = compare(a.scores(set, metric), b.scores(*other, metric));
+    for (const std::string& metric : a.metrics(set)) {
+      const PairedScores of_a = a.scores(set, metric), of_b = b.scores(*other, metric);
+      if (of_a.counts != of_b.counts)
+        throw FileError(fmt::format("{}: {} is counted otherwise in the two results", task, metric));
+      Comparison c = compare(of_a, of_b);
       c.task = task, c.metric = metric;
       all.push_back(std::move(c));
     }
   }
+  for (const nlohmann::json& set : b.sets())
+    if (const std::string task = JsonFields(set, b.name()).string("task"); a.find(task) == nullptr) leave_out(task, b);
   if (all.empty()) throw FileError(fmt::format("{} and {}: have no task in common", a.name(), b.name()));
   return all;
 }
 
 std::string to_text(const std::vector<Comparison>& comparisons) {
-  size_t width = 4;
-  for (const Comparison& c : comparisons) width = std::max(width, c.task.size());
-  std::string text = fmt::format("{:<{}}  {:>6}  {:<16}  {:>10}  {:>10}  {:>10}  {:>8}  {:>8}\n", "task", width,
-                                 "items", "metric", "A", "B", "B - A", "stderr", "p");
+  size_t width = 4, names = 16;
+  for (const Comparison& c : comparisons) {
+    width = std::max(width, c.task.size());
+    names = std::max(names, c.metric.size());
+  }
+  std::string text = fmt::format("{:<{}}  {:>6}  {:<{}}  {:>10}  {:>10}  {:>10}  {:>8}  {:>8}\n", "task", width,
+                                 "items", "metric", names, "A", "B", "B - A", "stderr", "p");
   for (const Comparison& c : comparisons)
-    text += fmt::format("{:<{}}  {:>6}  {:<16}  {:>10.4f}  {:>10.4f}  {:>+10.4f}  {:>8.4f}  {:>8.2g}\n", c.task, width,
-                        c.items, c.metric, c.a, c.b, c.b - c.a, c.error, c.p);
+    text += fmt::format("{:<{}}  {:>6}  {:<{}}  {:>10.4f}  {:>10.4f}  {:>+10.4f}  {:>8.4f}  {:>8.2g}\n", c.task, width,
+                        c.items, c.metric, names, c.a, c.b, c.b - c.a, c.error, c.p);
   return text;
 }
 

@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <vector>
 
 namespace weft {
 
@@ -14,9 +15,11 @@ struct Comparison {
   double error = 0;     // standard error of b - a
   double p = 1;         // of so large a difference, or a larger one, between models that are equally good
 };
-// Of scores that are 0 or 1: McNemar's exact test; of others: the normal distribution of the mean difference.
+// Scores of 0 or 1: by McNemar's exact test; others: by the normal distribution of the mean difference.
 // Throws FileError: no results file, other questions or metrics, or not one task in common.
-std::vector<Comparison> compare_results(const std::filesystem::path& a, const std::filesystem::path& b);
+// `left_out`, if there, gets a line for each set that only one of them has.
+std::vector<Comparison> compare_results(const std::filesystem::path& a, const std::filesystem::path& b,
+                                        std::vector<std::string>* left_out = nullptr);
 std::string to_text(const std::vector<Comparison>& comparisons);
 
 // The probability that a fair coin thrown `n` times falls as unevenly as `k` to n - k, or more so.

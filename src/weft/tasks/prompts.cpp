@@ -34,13 +34,17 @@ ScoredText encode_pair(const Tokenizer& tokenizer, std::string context, std::str
 }  // namespace
 
 std::string examples_before(const TaskSet& set, size_t i, const TaskSet& pool, const PromptSpec& spec) {
+  if (!set.preamble.empty()) return set.preamble;
   if (spec.num_fewshot == 0) return "";
+  if (pool.items[0].choices.empty())
+    throw ConfigError(fmt::format("{} {}: the rows of {} have no solved answers; leave it out",
+                                  spec.options.num_fewshot, spec.num_fewshot, pool.name));
   const auto is_asked = [&asked = set.items[i]](const TaskItem& item) {
     return item.contexts == asked.contexts && item.choices == asked.choices;
   };
   const auto others = std::ssize(pool.items) - std::count_if(pool.items.begin(), pool.items.end(), is_asked);
   if (others < spec.num_fewshot)
-    throw ConfigError(fmt::format("--num-fewshot {}: {} has only {} other rows; ask for at most so many",
+    throw ConfigError(fmt::format("{} {}: {} has only {} other rows; ask for at most so many", spec.options.num_fewshot,
                                   spec.num_fewshot, pool.name, others));
   const uint64_t key = rng_key(rng_key(spec.seed, set.name), i);
   std::vector<size_t> chosen;
@@ -66,8 +70,8 @@ TaskTexts texts_to_score(const TaskSet& set, const TaskSet& pool, const PromptSp
       text.ids = last_of(text.ids, spec.window + 1, all.truncated);  // the last token is only foretold
       text.scored = std::min<int64_t>(text.scored, std::ssize(text.ids) - 1);
       if (text.scored < 1)
-        throw FileError(fmt::format(
-            "{}: an answer has no token of its own to score: is it empty, or --seq-length below 2?", item.where));
+        throw FileError(fmt::format("{}: an answer has no token of its own to score: is it empty, or {} below 2?",
+                                    item.where, spec.options.window));
       all.texts.push_back(std::move(text));
     }
   }

@@ -1,5 +1,6 @@
 // From questions to the token ids that a model scores.
 #pragma once
+#include <string>
 #include <vector>
 
 #include "weft/tasks/scored_text.h"
@@ -8,15 +9,22 @@
 
 namespace weft {
 
+// What the user calls what messages are about.
+struct TaskOptions {
+  std::string tasks = "--tasks", fewshot_from = "--fewshot-from", num_fewshot = "--num-fewshot",
+              window = "--seq-length";
+};
+
 struct PromptSpec {
   const Tokenizer& tokenizer;
   int64_t num_fewshot = 0;  // solved examples before each question
   uint64_t seed = 0;        // of their choice
   int64_t window = 0;       // tokens that the model sees at once: longer texts lose their beginning
+  TaskOptions options = {};
 };
 
 // The examples before item i of a set: questions of the pool, never that of the item, chosen by the seed and i alone.
-// Throws ConfigError where there are too few.
+// Throws ConfigError where there are too few. Or the set's preamble, if it has one.
 std::string examples_before(const TaskSet& set, size_t i, const TaskSet& pool, const PromptSpec& spec);
 
 // What the model scores of one set: for each item, its choices in order.

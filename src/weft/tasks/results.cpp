@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <numeric>
 
 #include "weft/base/error.h"
 
@@ -24,82 +25,73 @@ void score_choices(const Task& task, const TaskItem& item, const std::vector<dou
   sample["gold"] = item.gold;
   sample["log_probs"] = log_probs;
   sample["acc"] = int(largest(log_probs) == item.gold);
-  if (!task.normalises) return;
+  if (!task.has("acc_norm")) return;
   std::vector<double> normed;
   for (size_t c = 0; c < log_probs.size(); ++c) normed.push_back(log_probs[c] / bytes_of(item.choice(c)));
   sample["acc_norm"] = int(largest(normed) == item.gold);
 }
 
-std::string plain(std::string number) {
-  std::erase_if(number, [](char c) { return c == ',' || c == '$'; });
-  if (number.ends_with('.')) number.pop_back();
-  return number;
+// The choice by each wording, and whether they agree.
+void score_wordings(const TaskItem& item, const std::vector<double>& log_probs, Json& sample) {
+  const auto choices = item.given.get<size_t>();
+  std::vector<size_t> chosen;
+  for (size_t first = 0; first < log_probs.size(); first += choices)
+    chosen.push_back(largest({log_probs.begin() + int64_t(first), log_probs.begin() + int64_t(first + choices)}));
+  const auto right = size_t(std::count(chosen.begin(), chosen.end(), item.gold));
+  sample["gold"] = item.gold;
+  sample["chosen"] = chosen;
+  sample["acc"] = double(right) / double(chosen.size());
+  sample["worst"] = int(right == chosen.size());
+  sample["consistent"] = int(std::count(chosen.begin(), chosen.end(), chosen[0]) == std::ssize(chosen));
 }
-
-constexpr const char* kNoNumber = "[invalid]";
-constexpr const char* kDigits = "0123456789";
 
 }  // namespace
 
-// #### (-?[0-9.,]+)
-std::string strict_number(const std::string& text) {
-  const std::string mark = "#### ";
-  for (size_t at = text.find(mark); at != text.npos; at = text.find(mark, at + 1)) {
-    const size_t begin = at + mark.size(), first = begin + (text.substr(begin, 1) == "-" ? 1 : 0);
-    const size_t end = std::min(text.find_first_not_of("0123456789.,", first), text.size());
-    if (end > first) return plain(text.substr(begin, end - begin));
-  }
-  return kNoNumber;
-}
-
-// The last of (-?[$0-9.,]{2,})|(-?[0-9]+).
-std::string last_number(const std::string& text) {
-  const std::string within = std::string("$.,") + kDigits;
-  std::string found = kNoNumber;
-  for (size_t at = 0; at < text.size();) {
-    const size_t first = at + (text[at] == '-' ? 1 : 0);
-    const size_t end = std::min(text.find_first_not_of(within, first), text.size());
-    const bool is_number = end >= first + 2 || (end == first + 1 && text.find_first_of(kDigits, first) == first);
-    if (is_number) found = plain(text.substr(at, end - at));
-    at = is_number ? end : at + 1;
-  }
-  return found;
-}
-
 Json score_item(const Task& task, const TaskItem& item, const SetAnswers& answers, size_t i) {
   Json sample{{"row", item.row}};
-  if (task.kind == TaskKind::choices) score_choices(task, item, answers.log_probs[i], sample);
-  if (task.kind == TaskKind::last_word) {
+  if (task.kind == TaskKind::choices) {
+    task.has("consistent") ? score_wordings(item, answers.log_probs[i], sample)
+                           : score_choices(task, item, answers.log_probs[i], sample);
+  } else if (task.kind == TaskKind::last_word) {
     sample["log_prob"] = answers.log_probs[i][0];
     sample["acc"] = int(answers.likeliest[i]);
-  }
-  if (task.kind == TaskKind::number) {
-    const std::string right = strict_number(item.choices[0]), &written = answers.written[i];
-    sample["gold"] = right;
-    sample["written"] = written;
-    sample["strict_match"] = int(strict_number(written) == right);
-    sample["flexible_extract"] = int(last_number(written) == right);
+  } else {
+    sample["written"] = answers.written[i];
+    task.judge(item, answers.written[i], answers.judging, sample);
   }
   return sample;
 }
 
-MeanError mean_error(std::span<const double> x) {
-  const double n = double(x.size());
-  double sum = 0, squares = 0;
-  for (const double v : x) sum += v;
-  for (const double v : x) squares += (v - sum / n) * (v - sum / n);
-  return {sum / n, x.size() > 1 ? std::sqrt(squares / (n - 1) / n) : 0};
+std::pair<double, double> sum_and_count(const Json& score) {
+  if (score.is_array()) return {score.at(0).get<double>(), score.at(1).get<double>()};
+  return {score.get<double>(), 1};
 }
+
+MeanError ratio_error(std::span<const double> sums, std::span<const double> counts) {
+  const double n = double(sums.size()), all = std::accumulate(counts.begin(), counts.end(), 0.0);
+  const double ratio = std::accumulate(sums.begin(), sums.end(), 0.0) / all;
+  double squares = 0;
+  for (size_t i = 0; i < sums.size(); ++i) {
+    const double beside = sums[i] - ratio * counts[i];
+    squares += beside * beside;
+  }
+  return {ratio, n > 1 ? std::sqrt(squares * n / (n - 1)) / all : 0};
+}
+
+MeanError mean_error(std::span<const double> x) { return ratio_error(x, std::vector<double>(x.size(), 1.0)); }
 
 Json results_of(const TaskSet& set, const SetAnswers& answers) {
   Json samples = Json::array(), metrics;
   for (size_t i = 0; i < set.items.size(); ++i) samples.push_back(score_item(set.task, set.items[i], answers, i));
-  for (const char* metric : {"acc", "acc_norm", "log_prob", "strict_match", "flexible_extract"}) {
-    if (!samples[0].contains(metric)) continue;
-    std::vector<double> x;
-    for (const Json& sample : samples) x.push_back(sample[metric].get<double>());
-    auto [mean, error] = mean_error(x);
-    const bool is_log = std::string_view(metric) == "log_prob";
+  for (const std::string& metric : set.task.metrics) {
+    std::vector<double> sums, counts;
+    for (const Json& sample : samples) {
+      const auto [sum, count] = sum_and_count(sample[metric]);
+      sums.push_back(sum), counts.push_back(count);
+    }
+    if (std::all_of(counts.begin(), counts.end(), [](double c) { return c == 0; })) continue;  // of no question
+    auto [mean, error] = ratio_error(sums, counts);
+    const bool is_log = metric == "log_prob";
     if (is_log) mean = std::exp(-mean), error *= mean;
     metrics[is_log ? "perplexity" : metric] = Json{{"value", mean}, {"stderr", error}};
   }
@@ -120,6 +112,8 @@ Json with_groups(std::vector<Json> results) {
   for (const auto& [name, sets] : of_group) {
     Json metrics;
     for (const auto& [metric, first] : sets[0]->at("metrics").items()) {
+      if (!std::all_of(sets.begin(), sets.end(), [&](const Json* r) { return r->at("metrics").contains(metric); }))
+        continue;
       double sum = 0, squares = 0;
       for (const Json* r : sets) {
         const double error = r->at("metrics")[metric]["stderr"];
@@ -136,16 +130,20 @@ Json with_groups(std::vector<Json> results) {
 }
 
 std::string table_of(const Json& all) {
-  size_t width = 4;
+  size_t width = 4, names = 16;
   for (const char* part : {"groups", "results"})
-    for (const Json& r : all[part]) width = std::max(width, r["task"].get<std::string>().size());
+    for (const Json& r : all[part]) {
+      width = std::max(width, r["task"].get<std::string>().size());
+      for (const auto& [metric, m] : r["metrics"].items()) names = std::max(names, metric.size());
+    }
   std::string text =
-      fmt::format("{:<{}}  {:>6}  {:<16}  {:>10}  {:>8}\n", "task", width, "items", "metric", "value", "stderr");
+      fmt::format("{:<{}}  {:>6}  {:<{}}  {:>10}  {:>8}\n", "task", width, "items", "metric", names, "value", "stderr");
   for (const char* part : {"groups", "results"})
     for (const Json& r : all[part])
       for (const auto& [metric, m] : r["metrics"].items())
-        text += fmt::format("{:<{}}  {:>6}  {:<16}  {:>10.4f}  {:>8.4f}\n", r["task"].get<std::string>(), width,
-                            r["items"].get<int64_t>(), metric, m["value"].get<double>(), m["stderr"].get<double>());
+        text +=
+            fmt::format("{:<{}}  {:>6}  {:<{}}  {:>10.4f}  {:>8.4f}\n", r["task"].get<std::string>(), width,
+                        r["items"].get<int64_t>(), metric, names, m["value"].get<double>(), m["stderr"].get<double>());
   return text;
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "weft/tasks/task_files.h"
@@ -10,14 +11,15 @@ namespace weft {
 
 // What a model made of the questions of one set.
 struct SetAnswers {
-  std::vector<std::vector<double>> log_probs;  // of each item's choices; of kind number none
+  std::vector<std::vector<double>> log_probs;  // of each item's choices; of kind written none
   std::vector<bool> likeliest;                 // of kind last_word: the continuation is what the model would write
-  std::vector<std::string> written;            // of kind number
+  std::vector<std::string> written;            // of kind written
+  Judging judging = {};                        // of these
   int64_t truncated = 0;                       // texts that lost their beginning
 };
 
-// Of one question: "acc", "acc_norm", "log_prob", "strict_match", "flexible_extract", and what they are made of.
-// Choices with the same score: the first is the answer.
+// Of one question: what its task has as metrics, and what they are made of. Choices with the same score: the first is
+// the answer.
 nlohmann::ordered_json score_item(const Task& task, const TaskItem& item, const SetAnswers& answers, size_t i);
 
 // {"task", "group", "hash", "items", "truncated", "metrics": {"acc": {"value", "stderr"}}, "samples": [...]}.
@@ -30,15 +32,13 @@ nlohmann::ordered_json with_groups(std::vector<nlohmann::ordered_json> results);
 // A line for each metric of each set and group.
 std::string table_of(const nlohmann::ordered_json& results);
 
-// The number behind "####", and the last number of a text, without what may differ in writing ($ and commas, a full
-// stop at the end); "[invalid]" where there is none.
-std::string strict_number(const std::string& text);
-std::string last_number(const std::string& text);
-
 // The mean and its standard error; 0 of a single number.
 struct MeanError {
   double mean = 0, error = 0;
 };
 MeanError mean_error(std::span<const double> x);
+// The sum of all by the sum of all counts, and its standard error: questions are drawn, with all that they count.
+MeanError ratio_error(std::span<const double> sums, std::span<const double> counts);
+std::pair<double, double> sum_and_count(const Scores& score);
 
 }  // namespace weft

@@ -10,4 +10,10 @@ struct ScoredText {
   int64_t scored = 0;
 };
 
+// What a model makes of texts.
+struct TextScores {
+  std::vector<double> log_probs;  // of the scored tokens of each
+  std::vector<bool> likeliest;    // whether each of these is the likeliest in its place; empty: not asked
+};
+
 }  // namespace weft

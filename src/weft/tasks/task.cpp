@@ -8,6 +8,7 @@
 
 #include "weft/base/error.h"
 #include "weft/base/nearest.h"
+#include "weft/tasks/written_tasks.h"
 
 namespace weft {
 namespace {
@@ -129,10 +130,15 @@ TaskItem read_blimp(const JsonFields& row) {
   return {.contexts = {""}, .choices = {row.string("sentence_good"), row.string("sentence_bad")}};
 }
 
-TaskItem read_gsm8k(const JsonFields& row) {
-  const std::string answer = row.string("answer");
-  if (answer.find("#### ") == answer.npos) row.fail("answer", "a text that ends in \"#### \" and a number");
-  return {.contexts = {"Question: " + row.string("question") + "\nAnswer:"}, .choices = {" " + answer}};
+// One question in several wordings: {"queries": [], "choices": [], "gold"}; all choices behind each wording.
+TaskItem read_perturbed(const JsonFields& row) {
+  const std::vector<std::string> queries = strings_of(row, "queries"),
+                                 choices = after_space(strings_of(row, "choices"));
+  TaskItem item{.contexts = {}, .choices = {}, .gold = gold_of(row, "gold", choices.size()), .given = choices.size()};
+  for (const std::string& query : queries)
+    for (const std::string& choice : choices)
+      item.contexts.push_back(without_end(query)), item.choices.push_back(choice);
+  return item;
 }
 
 }  // namespace
@@ -140,18 +146,22 @@ TaskItem read_gsm8k(const JsonFields& row) {
 std::vector<Task> all_tasks() {
   const std::string query = "{query, choices, gold}", arc = query + " or {question, choices, answerKey}",
                     last_word = "{text} or {context, continuation}";
-  return {
-      {"arc_challenge", TaskKind::choices, true, arc, read_arc},
-      {"arc_easy", TaskKind::choices, true, arc, read_arc},
-      {"blimp", TaskKind::choices, false, "{sentence_good, sentence_bad}", read_blimp},
-      {"copa", TaskKind::choices, false, query + " or {premise, choice1, choice2, question, label}", read_copa},
-      {"gsm8k", TaskKind::number, false, "{question, answer}", read_gsm8k},
-      {"lambada", TaskKind::last_word, false, last_word, read_lambada},
-      {"lambada_openai", TaskKind::last_word, false, last_word, read_lambada},
-      {"piqa", TaskKind::choices, true, query + " or {goal, sol1, sol2, label}", read_piqa},
-      {"winogrande", TaskKind::choices, false,
-       "{sentence, option1, option2, answer} or {context_options, continuation, gold}", read_winogrande},
+  const std::vector<std::string> acc = {"acc"}, both = {"acc", "acc_norm"}, word = {"acc", "log_prob"};
+  std::vector<Task> tasks = {
+      {"arc_challenge", TaskKind::choices, arc, both, read_arc},
+      {"arc_easy", TaskKind::choices, arc, both, read_arc},
+      {"blimp", TaskKind::choices, "{sentence_good, sentence_bad}", acc, read_blimp},
+      {"copa", TaskKind::choices, query + " or {premise, choice1, choice2, question, label}", acc, read_copa},
+      {"lambada", TaskKind::last_word, last_word, word, read_lambada},
+      {"lambada_openai", TaskKind::last_word, last_word, word, read_lambada},
+      {"perturbed", TaskKind::choices, "{queries, choices, gold}", {"acc", "worst", "consistent"}, read_perturbed},
+      {"piqa", TaskKind::choices, query + " or {goal, sol1, sol2, label}", both, read_piqa},
+      {"winogrande", TaskKind::choices, "{sentence, option1, option2, answer} or {context_options, continuation, gold}",
+       acc, read_winogrande},
   };
+  for (Task& task : written_tasks()) tasks.push_back(std::move(task));
+  std::sort(tasks.begin(), tasks.end(), [](const Task& a, const Task& b) { return a.name < b.name; });
+  return tasks;
 }
 
 Task find_task(const std::string& option, const std::string& name) {

@@ -1,22 +1,26 @@
 // Benchmarks that models are compared by: what each asks, by the rules of the field's harness (lm-evaluation-harness).
 #pragma once
+#include <algorithm>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "weft/base/json.h"
+#include "weft/pipeline/rule.h"
 
 namespace weft {
 
 // choices: the choice with the highest log-probability is the answer. last_word: the continuation is the likeliest.
-// number: an answer that is written, of which a number is compared.
-enum class TaskKind : uint8_t { choices, last_word, number };
+// written: an answer that the model writes, and that is judged.
+enum class TaskKind : uint8_t { choices, last_word, written };
 
 // One question.
 struct TaskItem {
   std::vector<std::string> contexts;  // one before all choices, or one for each
   std::vector<std::string> choices;   // one behind all contexts, or one for each; with what separates them
   size_t gold = 0;                    // the right one
+  nlohmann::json given = {};          // what else of the row its answer is judged by
   std::string where = {};             // "piqa.jsonl: line 3"
   int64_t row = 0;                    // line or row of its file, from 1
 
@@ -25,13 +29,31 @@ struct TaskItem {
   const std::string& choice(size_t i) const { return choices[choices.size() == 1 ? 0 : i]; }
 };
 
+// What answers are judged with, beside their questions.
+struct Judging {
+  std::string python = {};                     // the interpreter of humaneval; empty: there is none
+  std::shared_ptr<const Rule> bad_words = {};  // of toxicity
+  bool is_bad(const std::string& text) const;  // has a bad word
+};
+
+// A score is a number, or [sum, count] where a question is of several: a metric is the mean, or the ratio of the sums.
+using Scores = nlohmann::ordered_json;
+
 struct Task {
   std::string name;
   TaskKind kind;
-  bool normalises;     // also reports acc_norm, by the bytes of the choices
-  std::string shapes;  // the fields of a row, in each of the forms that are read
+  std::string shapes;                // the fields of a row, in each of the forms that are read
+  std::vector<std::string> metrics;  // by which a question is scored; "log_prob" becomes a perplexity
   // Throws FileError, beginning with the row's place, where a field is missing or wrong.
   TaskItem (*read)(const JsonFields& row);
+  // Of kind written: texts behind which an answer ends, the most tokens that it has, and its scores.
+  std::vector<std::string> stops = {};
+  int64_t most_tokens = 0;
+  void (*judge)(const TaskItem&, const std::string& written, const Judging&, Scores& to) = nullptr;
+
+  bool has(const std::string& metric) const {
+    return std::find(metrics.begin(), metrics.end(), metric) != metrics.end();
+  }
 };
 
 // All tasks by name.

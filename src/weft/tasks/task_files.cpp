@@ -31,6 +31,10 @@ fs::path file_in(const fs::path& folder, const std::string& option, const std::s
 
 using TakeRow = std::function<void(const JsonlRow&)>;
 
+std::string name_of_set(const TaskPlace& place, const std::string& stem) {
+  return stem.empty() ? place.task.name : place.task.name + "_" + stem;
+}
+
 // A task with the rows of one file; `stem` tells it from the others of its folder or archive.
 struct SetReader {
   const TaskPlace& place;
@@ -39,16 +43,22 @@ struct SetReader {
 
   void read(const std::string& stem, const std::string& file, const std::function<void(const TakeRow&)>& for_each) {
     const std::string& task = place.task.name;
-    TaskSet set{.name = stem.empty() ? task : task + "_" + stem,
+    TaskSet set{.name = name_of_set(place, stem),
                 .group = stem.empty() ? "" : task,
                 .task = place.task,
                 .items = {},
                 .hash = ""};
     Hasher hasher;
-    for_each([&](const JsonlRow& row) {
+    const auto add = [&](const nlohmann::json& row, const std::string& where, int64_t number) {
       if (limit > 0 && int64_t(set.items.size()) == limit) return;
-      set.items.push_back(read_item(place.task, {row.json, row.where, row.line}));
-      hasher.add(row.json.dump());
+      set.items.push_back(read_item(place.task, {row, where, number}));
+      hasher.add(row.dump());
+    };
+    for_each([&](const JsonlRow& row) {
+      const auto examples = row.json.find("examples");  // as BIG-Bench Hard has all rows of a file
+      if (examples == row.json.end() || !examples->is_array()) return add(row.json, row.where, row.line);
+      for (size_t i = 0; i < examples->size(); ++i)
+        add((*examples)[i], fmt::format("{}: example {}", row.where, i + 1), int64_t(i) + 1);
     });
     if (set.items.empty())
       throw FileError(fmt::format("{}: has no rows; a row of {} is {}", file, task, place.task.shapes));
@@ -68,7 +78,8 @@ bool is_tar(const fs::path& file) { return without_compression(file).extension()
 
 // POSIX ustar: blocks of 512 bytes, a header (name at 0, octal size at 124, kind at 156, "ustar" at 257) before each
 // file's bytes.
-void read_tar(SetReader& reader, const fs::path& file) {
+using TakeFile = std::function<void(const std::string& name, std::string_view text)>;
+void for_each_in_tar(const fs::path& file, const TakeFile& take) {
   constexpr size_t kBlock = 512;
   const std::string all = whole_text(file);
   for (size_t at = 0; at + kBlock <= all.size() && all[at] != '\0';) {
@@ -86,13 +97,20 @@ void read_tar(SetReader& reader, const fs::path& file) {
     if (names_next)
       throw FileError(fmt::format(
           "{}: has a file whose name is longer than 100 characters; unpack it and name its folder", file.string()));
-    const std::string source = fmt::format("{}: {}", file.string(), name), stem = fs::path(name).stem().string();
-    if ((header[156] == '0' || header[156] == '\0') && is_jsonl(name) && !stem.starts_with("."))
-      reader.read(stem, source, [&](const TakeRow& take) {
-        for_each_row({.text = std::string_view(all).substr(at, size), .source = source}, take);
-      });
+    const bool is_file = header[156] == '0' || header[156] == '\0';
+    if (is_file && !fs::path(name).filename().string().starts_with("."))
+      take(name, std::string_view(all).substr(at, size));
     at += (size + kBlock - 1) / kBlock * kBlock;
   }
+}
+
+void read_tar(SetReader& reader, const fs::path& file) {
+  for_each_in_tar(file, [&](const std::string& name, std::string_view text) {
+    if (!is_jsonl(name)) return;
+    const std::string source = fmt::format("{}: {}", file.string(), name);
+    reader.read(fs::path(name).stem().string(), source,
+                [&](const TakeRow& take) { for_each_row({.text = text, .source = source}, take); });
+  });
 }
 
 void read_folder(SetReader& reader, const fs::path& folder) {
@@ -140,6 +158,26 @@ std::vector<TaskSet> read_task_sets(const TaskPlace& place, int64_t limit) {
     throw FileError(
         fmt::format("{}: two of its files give a set {}; rename one of them", place.path.string(), twice->name));
   return std::move(reader.sets);
+}
+
+std::map<std::string, std::string> read_preambles(const TaskPlace& place) {
+  std::map<std::string, std::string> texts;
+  const auto add = [&](const fs::path& name, std::string_view text, const std::string& stem) {
+    const std::string dashes = "\n-----\n";
+    if (name.extension() != ".txt") return;
+    if (const size_t at = text.find(dashes); at != text.npos) text.remove_prefix(at + dashes.size());
+    texts[name_of_set(place, stem)] = std::string(text.substr(0, text.find_last_not_of(" \t\r\n") + 1)) + "\n\n";
+  };
+  const auto add_named = [&](const fs::path& name, std::string_view text) { add(name, text, name.stem().string()); };
+  if (fs::is_directory(place.path)) {
+    for (const auto& entry : fs::directory_iterator(place.path))
+      if (entry.path().extension() == ".txt") add_named(entry.path(), whole_text(entry.path()));
+  } else if (is_tar(place.path)) {
+    for_each_in_tar(place.path, add_named);
+  } else if (place.path.extension() == ".txt") {
+    add(place.path, whole_text(place.path), "");
+  }
+  return texts;
 }
 
 }  // namespace weft

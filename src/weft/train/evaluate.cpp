@@ -62,7 +62,7 @@ std::optional<EvalRecord> evaluate_loss(const EvalRequest& r, const ScoreMicroBa
         round + r.step_spec.order.rank;  // beyond the last: windows of which nothing counts, for the others' sake
     int64_t here = 0;
     const EvalBatch batch{r.windows, r.step_spec, (i < batches ? i * size : r.windows.num_windows()), spans, here};
-    const double loss = sum_of(r.memory, score([&](MicroBatch& b) { batch.load(b); }));
+    const double loss = sum_of(r.memory, score([&](MicroBatch& b) { batch.load(b); }).nll);
     if (i >= batches) continue;
     losses[size_t(i)] = loss;
     counted += here;
@@ -83,9 +83,11 @@ namespace {
 
 StepSpec step_of(const ModelSpec& model, const Evaluator::Spec& spec) {
   const int64_t seq = spec.seq_length > 0 ? spec.seq_length : default_window(model);
-  return forward_step(spec.layout, model,
-                      {.precision = spec.precision, .seq_length = seq, .size = spec.micro_batch_size},
-                      spec.mesh.world->rank());
+  StepSpec step =
+      forward_step(spec.layout, model, {.precision = spec.precision, .seq_length = seq, .size = spec.micro_batch_size},
+                   spec.mesh.world->rank());
+  step.finds_likeliest = spec.finds_likeliest;
+  return step;
 }
 
 }  // namespace
@@ -108,7 +110,13 @@ EvalRecord Evaluator::evaluate(const EvalWindows& windows, int64_t max_batches) 
                          .max_batches = max_batches,
                          .ranks = *rank_.mesh.dense.all,
                          .stages = *rank_.mesh.pp},
-                        [&](const LoadMicroBatch& load) { return forward.score(load, scratch_).nll; });
+                        [&](const LoadMicroBatch& load) { return forward.score(load, scratch_); });
+}
+
+TextScores Evaluator::scores(const std::vector<ScoredText>& texts) {
+  const ForwardOnly forward{rank_.model, rank_.params, step_, rank_.backend, rank_.mesh, staging_, &rank_.links};
+  return *score_texts(texts, {step_, *machine_.memory, *rank_.mesh.dense.all, *rank_.mesh.pp},
+                      [&](const LoadMicroBatch& load) { return forward.score(load, scratch_); });
 }
 
 }  // namespace weft

@@ -15,7 +15,7 @@
 namespace weft {
 
 // The losses of the tokens of one micro-batch that the argument fills.
-using ScoreMicroBatch = std::function<Tensor(const LoadMicroBatch&)>;
+using ScoreMicroBatch = std::function<TokenLosses(const LoadMicroBatch&)>;
 
 struct EvalRequest {
   const EvalWindows& windows;  // of the step's seq_length
@@ -31,6 +31,19 @@ struct EvalRequest {
 // stopped. Blocks.
 std::optional<EvalRecord> evaluate_loss(const EvalRequest& request, const ScoreMicroBatch& score);
 
+// The scores of texts of at most seq_length + 1 tokens each, the same on every rank; none where it was stopped. Texts
+// share windows, and do not see each other. Whether scored tokens are the likeliest is found if the step says so.
+// Collective. Blocks. Throws NumericsError where a score is not finite.
+struct ScoreRequest {
+  const StepSpec& step_spec;
+  const Memory& memory;  // where the losses of tokens lie
+  Communicator& ranks;   // as of EvalRequest
+  Communicator& stages;
+  std::function<bool()> stopped = nullptr;
+};
+std::optional<TextScores> score_texts(const std::vector<ScoredText>& texts, const ScoreRequest& request,
+                                      const ScoreMicroBatch& score);
+
 // A model that only measures: weights, and the memory to score windows of text. One rank of a layout.
 class Evaluator {
  public:
@@ -41,15 +54,15 @@ class Evaluator {
     int64_t micro_batch_size = 1;
     Recipe::Parallel layout = {};
     ProcessMesh mesh = single_mesh();  // of the layout's sizes
+    bool finds_likeliest = false;      // whether scored tokens are the likeliest
   };
   // Loads the weights of `folder`, which model_folder_of has checked. Throws FileError, ConfigError.
   Evaluator(const std::filesystem::path& folder, const Spec& spec);
   // Mean loss over the counted targets of the first `max_batches` micro-batches of windows (0: of all), the same on
   // every rank. Collective. Blocks.
   EvalRecord evaluate(const EvalWindows& windows, int64_t max_batches);
-  // The log-probability of the scored tokens of each text, of at most seq_length + 1 tokens: the same on every rank.
-  // Texts share windows, and do not see each other. Collective. Blocks. Throws NumericsError where one is not finite.
-  std::vector<double> log_probs(const std::vector<ScoredText>& texts);
+  // score_texts by this model.
+  TextScores scores(const std::vector<ScoredText>& texts);
   int64_t seq_length() const { return step_.seq_length; }
   const ModelSpec& model() const { return config_.spec; }
 

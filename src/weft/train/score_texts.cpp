@@ -1,4 +1,4 @@
-// Scores texts with an Evaluator: packed into windows, which ranks of dp share out.
+// Scores texts: packed into windows, which ranks of dp share out.
 #include <algorithm>
 #include <cmath>
 #include <numeric>
@@ -81,35 +81,68 @@ struct TextBatch {
   }
 };
 
-}  // namespace
+// What the texts have had so far on this rank: minus the losses of their scored tokens, and how many of these are not
+// the likeliest.
+struct SumsOfTexts {
+  std::vector<double> log_probs, unlikely;
 
-std::vector<double> Evaluator::log_probs(const std::vector<ScoredText>& texts) {
-  const ForwardOnly forward{rank_.model, rank_.params, step_, rank_.backend, rank_.mesh, staging_, &rank_.links};
-  const std::vector<size_t> order = longest_first(texts);
-  const std::vector<TextWindow> windows = pack(texts, order, step_.seq_length);
-  const int64_t size = step_.micro_batch_size, batches = (int64_t(windows.size()) + size - 1) / size;
-  const SequenceCut cut = step_.sequences();
-  std::vector<double> sums(texts.size(), 0.0);
-  TextBatch batch{texts, order, step_};
-  for (int64_t round = 0; round < batches; round += step_.order.ranks) {
-    const int64_t first = std::min((round + step_.order.rank) * size, int64_t(windows.size()));  // beyond: for others
-    const int64_t count = std::min(size, int64_t(windows.size()) - first);
-    const auto here = std::span(windows).subspan(size_t(first), size_t(count));
-    const Tensor nll = forward.score([&](MicroBatch& b) { batch.load(here, b); }, scratch_).nll;
-    std::vector<size_t> owners;  // of the rows here
-    for (const std::vector<size_t>& of_window : batch.owners)
-      for (const Run& run : cut.runs())
-        owners.insert(owners.end(), of_window.begin() + run.first, of_window.begin() + run.end());
-    for_each_value(*machine_.memory, nll, [&](int64_t row, int64_t, double loss) {
-      if (owners[size_t(row)] != TextBatch::kNobody) sums[owners[size_t(row)]] -= loss;
+  explicit SumsOfTexts(size_t texts) : log_probs(texts, 0.0), unlikely(texts, 0.0) {}
+  void add(const Memory& memory, const TokenLosses& losses, const std::vector<size_t>& owners) {
+    const auto owner = [&](int64_t row) { return owners[size_t(row)]; };
+    for_each_value(memory, losses.nll, [&](int64_t row, int64_t, double loss) {
+      if (owner(row) != TextBatch::kNobody) log_probs[owner(row)] -= loss;
+    });
+    if (!losses.parts) return;
+    // (largest logit, sum of exponentials, the target's logit) of each part of the classes; a sum of 0: no such part.
+    double largest = -INFINITY, sum = 0, part = 0, target = 0;
+    for_each_value(memory, losses.parts, [&](int64_t row, int64_t column, double x) {
+      if (column == 0) largest = -INFINITY, sum = 0, target = 0;
+      if (column % 3 == 0) part = x;
+      if (column % 3 == 1 && x > 0) largest = std::max(largest, part), sum += x;
+      if (column % 3 == 2) target += x;
+      const bool is_last = column + 1 == losses.parts.cols();
+      if (is_last && sum > 0 && target < largest && owner(row) != TextBatch::kNobody) ++unlikely[owner(row)];
     });
   }
-  if (!sums.empty())
-    for (Communicator* ranks : {rank_.mesh.dense.all.get(), rank_.mesh.pp.get()})  // zeros on ranks that have nothing
-      ranks->all_reduce({sums.data(), DType::f64, {int64_t(sums.size())}}).wait();
-  if (!std::all_of(sums.begin(), sums.end(), [](double x) { return std::isfinite(x); }))
+  void sum_over(Communicator& ranks) {
+    for (std::vector<double>* sums : {&log_probs, &unlikely})
+      if (!sums->empty()) ranks.all_reduce({sums->data(), DType::f64, {int64_t(sums->size())}}).wait();
+  }
+};
+
+std::vector<size_t> owners_of_rows(const TextBatch& batch, const SequenceCut& cut) {
+  std::vector<size_t> owners;
+  for (const std::vector<size_t>& of_window : batch.owners)
+    for (const Run& run : cut.runs())
+      owners.insert(owners.end(), of_window.begin() + run.first, of_window.begin() + run.end());
+  return owners;
+}
+
+}  // namespace
+
+std::optional<TextScores> score_texts(const std::vector<ScoredText>& texts, const ScoreRequest& r,
+                                      const ScoreMicroBatch& score) {
+  const StepSpec& step = r.step_spec;
+  const std::vector<size_t> order = longest_first(texts);
+  const std::vector<TextWindow> windows = pack(texts, order, step.seq_length);
+  const int64_t size = step.micro_batch_size, batches = (int64_t(windows.size()) + size - 1) / size;
+  SumsOfTexts sums(texts.size());
+  TextBatch batch{texts, order, step};
+  for (int64_t round = 0; round < batches; round += step.order.ranks) {
+    if (r.stopped && r.stopped()) return {};
+    const int64_t first = std::min((round + step.order.rank) * size, int64_t(windows.size()));  // beyond: for others
+    const int64_t count = std::min(size, int64_t(windows.size()) - first);
+    const auto here = std::span(windows).subspan(size_t(first), size_t(count));
+    const TokenLosses losses = score([&](MicroBatch& b) { batch.load(here, b); });
+    sums.add(r.memory, losses, owners_of_rows(batch, step.sequences()));
+  }
+  for (Communicator* ranks : {&r.ranks, &r.stages}) sums.sum_over(*ranks);  // zeros on ranks that have nothing
+  TextScores scores{.log_probs = std::move(sums.log_probs), .likeliest = {}};
+  if (!std::all_of(scores.log_probs.begin(), scores.log_probs.end(), [](double x) { return std::isfinite(x); }))
     throw NumericsError("the log-probabilities of this model are not finite: are its weights?");
-  return sums;
+  if (step.finds_likeliest)
+    for (const double unlikely : sums.unlikely) scores.likeliest.push_back(unlikely == 0);
+  return scores;
 }
 
 }  // namespace weft

@@ -26,7 +26,6 @@
 #include "weft/train/trained_context.h"
 
 namespace weft {
-
 Trainer::Trainer(RunPlan plan, const Setup& setup)
     : whole_(setup.recipe),
       recipe_(setup.phases.span ? setup.phases.span->recipe : setup.recipe),
@@ -38,6 +37,7 @@ Trainer::Trainer(RunPlan plan, const Setup& setup)
       data_(setup.data != nullptr && setup.data->train
                 ? *setup.data
                 : open_rank_data(recipe_, rank_.plan.model, *rank_.mesh.world, setup.terminal_fd)),
+      tasks_(recipe_, rank_.plan.model),
       batches_(*data_.train, {.seq_length = recipe_.train.seq_length,
                               .micro_batch_size = rank_.plan.step.micro_batch_size,
                               .order = rank_.plan.step.order,
@@ -96,6 +96,7 @@ void Trainer::take(CarriedRun& carried) {
   saved_step_ = carried.saved_step;
   evaluated_step_ = carried.evaluated_step;
   held_out_ = carried.held_out;
+  results_ = std::move(carried.results);
   loss_scale_.state = carried.loss_scale;
   adapter_changed_ = carried.adapter_changed;
   base_ = std::move(carried.base);
@@ -113,6 +114,7 @@ CarriedRun Trainer::take_carried() {
           .saved_step = saved_step_,
           .evaluated_step = evaluated_step_,
           .held_out = held_out_,
+          .results = std::move(results_),
           .loss_scale = loss_scale_.state,
           .adapter_changed = adapter_changed_,
           .base = std::move(base_),
@@ -174,15 +176,20 @@ RunEnd Trainer::run() {
       saved_step_ = std::max(saved_step_, saved);
     }
   }
+  if (tasks_due() && (!results_ || results_->step != step_)) score_tasks();
   // Not between two spans, where the one before has asked: a checkpoint of a step is of the span that trained it.
   for (bool asks = !follows_; step_ < end_step() && !(asks && stopped()); asks = true) {
     const StepRecord record = step_once();
     if (leads()) records_->step(record);
     tell_of_rate();
     if (evaluation_due()) evaluate();
+    if (tasks_due()) score_tasks();
     if (due(recipe_.checkpoint.save_interval) || is_among_best()) save(false);
   }
-  if (step_ == end_step() && step_ < recipe_.train.train_iters && !stopped()) return RunEnd::span_done;
+  if (step_ == end_step() && step_ < recipe_.train.train_iters && !stopped()) {
+    require_results();
+    return RunEnd::span_done;
+  }
   try {
     save(true);
   } catch (const NotSavedError&) {
@@ -275,7 +282,7 @@ void Trainer::start_weights(const FoundCheckpoint& found) {
         notes_.push_back(note);
     // A run that keeps the best ones needs to know how good this one is: it evaluates again where it does not say so.
     const bool is_known = at.held_out || recipe_.checkpoint.keep_best == 0;
-    if (any_rank(leads() && is_known && is_in_metrics(step_))) {
+    if (any_rank(leads() && is_known && has_step(metrics().evals, step_))) {
       evaluated_step_ = step_;
       held_out_ = at.held_out;
     }
@@ -287,13 +294,11 @@ void Trainer::start_weights(const FoundCheckpoint& found) {
   for (std::string& note : start_frozen(recipe_, rank_, machine_.threads)) notes_.push_back(std::move(note));
 }
 
-// Whether metrics.jsonl has the evaluation of this step.
-bool Trainer::is_in_metrics(int64_t step) const {
+Metrics Trainer::metrics() const {
   try {
-    const auto evals = read_metrics(std::filesystem::path(recipe_.run.dir) / "metrics.jsonl").evals;
-    return std::any_of(evals.begin(), evals.end(), [&](const EvalRecord& e) { return e.step == step; });
+    return read_metrics(std::filesystem::path(recipe_.run.dir) / "metrics.jsonl");
   } catch (const FileError&) {  // a run goes on without; told where the records are opened
-    return false;
+    return {};
   }
 }
 

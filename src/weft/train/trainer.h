@@ -1,6 +1,7 @@
 // A training run, from the first step to the last, or one phase of it. This is the file to read first: run() is the
 // loop, step_once() is one step (training_step.h) with its record; everything else they call has its own.
 #pragma once
+#include <algorithm>
 #include <atomic>
 #include <memory>
 
@@ -13,6 +14,7 @@
 #include "weft/train/rank_run.h"
 #include "weft/train/run_data.h"
 #include "weft/train/run_phases.h"
+#include "weft/train/run_tasks.h"
 #include "weft/train/training_step.h"
 
 namespace weft {
@@ -21,6 +23,12 @@ namespace weft {
 class NotSavedError : public FileError {
  public:
   using FileError::FileError;
+};
+
+// A phase requires a result that the run does not have: it is saved, and stops before it.
+class UnmetError : public Error {
+ public:
+  using Error::Error;
 };
 
 // How Trainer::run ended: train_iters steps are done; it was stopped before; or the steps of its span are done, and
@@ -32,6 +40,7 @@ struct CarriedRun {
   KeptArenas arenas;
   int64_t step, saved_step, evaluated_step;
   std::optional<HeldOut> held_out;
+  std::optional<TasksRecord> results;
   LossScaleState loss_scale;
   bool adapter_changed;
   std::string base, teacher;
@@ -60,7 +69,7 @@ class Trainer {
   };
   Trainer(RunPlan plan, const Setup& setup);
 
-  // Throws NumericsError, FileError; a NotSavedError where all went well but the last save.
+  // Throws NumericsError, FileError, UnmetError; a NotSavedError where all went well but the last save.
   RunEnd run();
   // After span_done: for the Trainer of the next span, which is made when this one is gone.
   CarriedRun take_carried();
@@ -84,7 +93,11 @@ class Trainer {
   void require_same_run(const std::filesystem::path& checkpoint, const Progressed& at) const;
   nlohmann::json config_of_checkpoint() const;
   void start_weights(const FoundCheckpoint& found);
-  bool is_in_metrics(int64_t step) const;
+  Metrics metrics() const;  // so far; none where they cannot be read
+  template <class Record>
+  static bool has_step(const std::vector<Record>& records, int64_t step) {
+    return std::any_of(records.begin(), records.end(), [&](const Record& r) { return r.step == step; });
+  }
   StepRecord step_once();
   void note_oddities(const TrainingStep::Result& result);
   [[noreturn]] void report_nonfinite(double loss, double norm);
@@ -93,6 +106,9 @@ class Trainer {
   std::optional<EvalRecord> evaluate_text();
   std::optional<EvalRecord> evaluate_rows();
   bool evaluation_due() const;
+  bool tasks_due() const;
+  void score_tasks();
+  void require_results();
   void refuse_bad_weights();
   void refuse_unchanged_adapter() const;
   std::string wait_first_bad_weight();
@@ -109,16 +125,18 @@ class Trainer {
   const std::atomic<bool>& stop_;
   RankRun rank_;
   RunData data_;
+  const RunTasks tasks_;
   BatchLoader batches_;
   const std::unique_ptr<const Objective> objective_;
   LossScale loss_scale_;
   const TrainingStep step_run_;
   int64_t context_;  // tokens that the model will have been trained to see at once
   int64_t step_ = 0, saved_step_ = -1, evaluated_step_ = -1;
-  std::optional<HeldOut> held_out_;  // of evaluated_step_
-  bool follows_ = false;             // another span of the run
-  bool adapter_changed_ = false;     // by a step of this run, or of the one that it goes on from
-  std::string base_, teacher_;       // fingerprints of weights that it reads and never writes
+  std::optional<HeldOut> held_out_;     // of evaluated_step_
+  std::optional<TasksRecord> results_;  // of the last step whose tasks were scored
+  bool follows_ = false;                // another span of the run
+  bool adapter_changed_ = false;        // by a step of this run, or of the one that it goes on from
+  std::string base_, teacher_;          // fingerprints of weights that it reads and never writes
   MatmulRate matmul_rate_;
   std::vector<std::string> notes_;       // of the start: where it goes on, what was passed over
   std::unique_ptr<RunRecords> records_;  // of the rank that leads

@@ -31,6 +31,7 @@ Recipe trial_recipe(Recipe r, int64_t steps) {
   r.train.train_iters = steps;
   r.train.epochs = 0;
   r.checkpoint.keep_best = 0;
+  r.eval = {};
   r.train.log_grad_norms = false;
   r.train.grad_reduce_dtype = ReduceDtype::f32;  // one rank has no gradients to send
   r.moe.capacity_factor.reset();                 // what is dropped depends on the layout

@@ -1,0 +1,40 @@
+// What a Trainer scores in tasks as it goes, and what phases require of it.
+#include "weft/train/trainer.h"
+
+namespace weft {
+
+bool Trainer::tasks_due() const {
+  return !tasks_.empty() && step_ > 0 &&
+         (due(recipe_.eval.interval) || step_ == recipe_.train.train_iters || requires_results(whole_, step_));
+}
+
+// What is in metrics.jsonl already, of a run that goes on, is scored again only for a phase that asks for it.
+void Trainer::score_tasks() {
+  const bool is_told = saved_step_ == step_ && any_rank(leads() && has_step(metrics().tasks, step_));
+  if (is_told && !requires_results(whole_, step_)) return;
+  const auto scores = score_texts(tasks_.texts(),
+                                  {.step_spec = rank_.plan.step,
+                                   .memory = *machine_.memory,
+                                   .ranks = *rank_.mesh.dense.all,
+                                   .stages = *rank_.mesh.pp,
+                                   .stopped = [this] { return stopped(); }},
+                                  [this](const LoadMicroBatch& load) { return rank_.executor.evaluate(load); });
+  if (!scores) return;
+  results_ = tasks_.record(step_, *scores);
+  if (leads() && !is_told) records_->tasks(*results_);
+}
+
+// Before the span that begins here.
+void Trainer::require_results() {
+  const TasksRecord none;
+  const std::string unmet = unmet_requirements(whole_, step_, results_ && results_->step == step_ ? *results_ : none);
+  if (unmet.empty()) return;
+  save(true);
+  if (leads()) records_->finish(recipe_.run.dir);
+  throw UnmetError(fmt::format(
+      "step {}: the [[phase]] with from_step = {} does not begin: {}. The run is saved; the same command goes on "
+      "when the phase requires less, or begins later",
+      step_, step_, unmet));
+}
+
+}  // namespace weft
