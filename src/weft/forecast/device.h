@@ -18,7 +18,6 @@ struct DeviceSpec {
   double memory_bytes = 0;
   double memory_bytes_per_s = 0;
   int units = 1;            // multiprocessors, over which the tiles of a product are dealt out
-  double launch_s = 4e-6;   // the least time from one kernel to the next
   double watts = 0;         // 0: not known
   std::string source = {};  // of these figures, and when they were read
 };

@@ -13,6 +13,15 @@ name = "any program with experts"
 experts = true
 
 [[program]]
+name = "weft"
+frameworks = ["weft"]
+
+[[program]]
+name = "weft with experts"
+frameworks = ["weft"]
+experts = true
+
+[[program]]
 name = "Megatron-Core"
 frameworks = ["megatron-core", "nemo", "megatron-bridge"]
 
