@@ -5,7 +5,7 @@
 namespace weft {
 namespace {
 
-constexpr const char* kGroup = "plan";
+constexpr const char* kPlanGroup = "plan";
 
 Command add_score(CLI::App& plan) {
   auto o = std::make_shared<PlanScoreOptions>();
@@ -19,14 +19,14 @@ Command add_score(CLI::App& plan) {
   app->add_option("--fit", o->fit, "Fit these numbers to the rows first, and write them")->type_name("FILE");
   app->add_flag("--json", o->json, "Print JSON");
   app->footer("Example:\n  weft plan score published.csv --pairs ranking_pairs.csv --out forecasts.csv");
-  return {app, [o] { return run_plan_score(*o); }, kGroup};
+  return {app, [o] { return run_plan_score(*o); }, kPlanGroup};
 }
 
 }  // namespace
 
 std::vector<Command> add_plan(CLI::App& weft) {
   auto o = std::make_shared<PlanOptions>();
-  CLI::App* app = weft.add_subcommand(kGroup, "Say what a recipe will need, and how long it takes, without data");
+  CLI::App* app = weft.add_subcommand(kPlanGroup, "Say what a recipe will need, and how long it takes, without data");
   recipe_arguments(*app, o->recipe, o->overrides);
   app->add_option("--cluster", o->cluster, "Forecast the time of a step there: a device's name (H100-SXM) or a file")
       ->type_name("NAME|FILE");
