@@ -30,6 +30,8 @@ std::vector<Command> add_plan(CLI::App& weft) {
   recipe_arguments(*app, o->recipe, o->overrides);
   app->add_option("--cluster", o->cluster, "Forecast the time of a step there: a device's name (H100-SXM) or a file")
       ->type_name("NAME|FILE");
+  app->add_option("--scale", o->scale, "With --cluster: the same on so many devices, by more data-parallel ranks")
+      ->type_name("8..1024");
   app->add_flag("--json", o->json, "Print JSON");
   app->add_flag("--schedule", o->schedule, "Print the schedule of a step, when its actions run and what they move");
   app->add_flag("--instructions", o->instructions, "Print what each action consists of; with --json also its ops");

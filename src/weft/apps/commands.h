@@ -25,6 +25,7 @@ struct PlanOptions {
   bool json = false, schedule = false, instructions = false;
   std::string schedule_svg;  // file to draw to; empty: none
   std::string cluster;       // to forecast the time of a step on: a device's name or a file; empty: no forecast
+  std::string scale;         // device counts, "8..1024": how the forecast changes with them
 };
 int run_plan(const PlanOptions& options);
 

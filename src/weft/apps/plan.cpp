@@ -9,6 +9,7 @@
 #include "weft/base/error.h"
 #include "weft/forecast/cluster.h"
 #include "weft/forecast/forecast.h"
+#include "weft/forecast/scaling.h"
 #include "weft/plan/phase_plans.h"
 #include "weft/plan/step_data.h"
 #include "weft/schedule/draw.h"
@@ -180,16 +181,26 @@ void add_memory(const Recipe& recipe, bool instructions, nlohmann::json* json) {
 
 constexpr int64_t kMostDrawn = 16;  // micro-batches of a forecast timeline
 
-// The time of a step on a cluster: printed, or in the json; and drawn, where a file is given.
+// The time of a step on a cluster, and on others of its kind: printed, or in the json; and drawn, where a file is
+// given.
 void add_forecast(const Recipe& recipe, const PlanOptions& options, nlohmann::json* json) {
   check_supported(recipe);
   const ClusterSpec cluster = read_cluster(options.cluster);
-  const RunForecast forecast = forecast_run(recipe, read_hf_config(recipe.model.path), cluster, Profiles::built_in());
+  const HfConfig config = read_hf_config(recipe.model.path);
+  const RunForecast forecast = forecast_run(recipe, config, cluster, Profiles::built_in());
   const int64_t steps = recipe.train.epochs > 0 ? 0 : recipe.train.train_iters;
   if (json)
     (*json)["forecast"] = to_json(forecast, steps);
   else
     std::cout << to_string(forecast, steps);
+  if (!options.scale.empty()) {
+    const auto points = scale(recipe, config, cluster, Profiles::built_in(), device_range(options.scale));
+    if (!json) std::cout << "\nwith more data-parallel ranks, each with as many sequences:\n" << to_string(points);
+    if (json)
+      for (const ScalePoint& p : points)
+        (*json)["scale"].push_back(
+            {{"efficiency", p.efficiency}, {"cause", p.cause}, {"forecast", to_json(p.forecast, 0)}});
+  }
   if (options.schedule_svg.empty()) return;
   const Timeline timeline = timeline_of(forecast.work, forecast.profile, kMostDrawn);
   write_file_durably(options.schedule_svg,
@@ -200,6 +211,8 @@ void add_forecast(const Recipe& recipe, const PlanOptions& options, nlohmann::js
 }  // namespace
 
 int run_plan(const PlanOptions& options) {
+  if (!options.scale.empty() && options.cluster.empty())
+    throw ConfigError("--scale says how time changes with the number of devices: it needs --cluster");
   if (options.recipe.empty()) throw ConfigError("a recipe is missing, as in `weft plan recipe.toml`");
   const Recipe recipe = read_recipe(options.recipe, options.overrides);
   const bool svg = !options.schedule_svg.empty() && options.cluster.empty();

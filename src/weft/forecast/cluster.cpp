@@ -69,7 +69,8 @@ void check(const ClusterSpec& c, const std::string& source) {
 
 ClusterSpec parse_cluster(const std::string& toml, const std::string& source) {
   const TomlTable file(toml, source);
-  file.refuse_others({"preset", "nodes", "devices_per_node", "domain", "device", "scale_up", "scale_out", "price"});
+  file.refuse_others(
+      {"preset", "nodes", "devices_per_node", "domain", "device", "scale_up", "scale_out", "price", "failures"});
   ClusterSpec c;
   c.device.units = 1;
   std::string preset;
@@ -86,6 +87,11 @@ ClusterSpec parse_cluster(const std::string& toml, const std::string& source) {
   if (c.device.products.bits16 == 0) c.device.products.bits16 = 0.8 * c.device.peak.bits16;
   read_link(file.table("scale_up"), c.scale_up);
   read_link(file.table("scale_out"), c.scale_out);
+  const TomlTable failures = file.table("failures");
+  failures.get("per_device_hour", c.failures_per_device_hour, 0, 1);
+  get_in(failures, "restart_minutes", 60, c.restart_s, 0, 1e5);
+  get_in(failures, "disk_gb_s", kGiga, c.disk_bytes_per_s, 1e-6, 1e6);
+  failures.refuse_others({"per_device_hour", "restart_minutes", "disk_gb_s"});
   const TomlTable price = file.table("price");
   price.get("per_device_hour", c.price_per_device_hour, 1e-9, 1e9);
   price.get("source", c.price_source);
@@ -130,6 +136,9 @@ std::string to_toml(const ClusterSpec& c) {
   };
   link("scale_up", c.scale_up);
   link("scale_out", c.scale_out);
+  if (c.failures_per_device_hour > 0)
+    text += fmt::format("\n[failures]\nper_device_hour = {:g}\nrestart_minutes = {:g}\ndisk_gb_s = {:g}\n",
+                        c.failures_per_device_hour, c.restart_s / 60, c.disk_bytes_per_s / kGiga);
   if (c.price_per_device_hour > 0)
     text +=
         fmt::format("\n[price]\nper_device_hour = {:g}\nsource = \"{}\"\n", c.price_per_device_hour, c.price_source);

@@ -37,7 +37,10 @@ struct ClusterSpec {
   double scale_up_part = 0.78;  // of a link's rate that a collective reaches over scale_up ...
   double point_part = 0.7;      // ... and one message from device to device
   LinkSpec scale_up, scale_out;
-  double price_per_device_hour = 0;  // in the user's money, by default US dollars; 0: not known
+  double failures_per_device_hour = 0;  // that stop a run; 0: not known
+  double restart_s = 600;               // from a failure to the first step after it
+  double disk_bytes_per_s = 1e9;        // that a device's share of a checkpoint is written at
+  double price_per_device_hour = 0;     // in the user's money, by default US dollars; 0: not known
   std::string price_source = {};
 };
 

@@ -8,7 +8,7 @@
 namespace weft {
 namespace {
 
-constexpr double kMillion = 1e6, kHour = 3600, kGiB = double(1 << 30);
+constexpr double kThousand = 1e3, kMillion = 1e6, kHour = 3600, kGiB = double(1 << 30);
 
 std::string duration_text(double seconds) {
   if (seconds < 1) return fmt::format("{:.1f} ms", seconds * 1e3);
@@ -44,6 +44,18 @@ int64_t RunForecast::memory_bytes() const {
   return most;
 }
 
+double RunForecast::save_s() const {
+  int64_t most = 0;
+  for (const StageWork& stage : work.kinds) most = std::max(most, stage.saved_bytes);
+  return double(most) / cluster.disk_bytes_per_s;
+}
+
+FailureSpec RunForecast::failures() const {
+  return {.mean_s_between = kHour / (cluster.failures_per_device_hour * num_devices()),
+          .save_s = save_s(),
+          .restart_s = cluster.restart_s};
+}
+
 RunForecast forecast_run(const Recipe& recipe, const HfConfig& config, const ClusterSpec& cluster,
                          const Profiles& profiles) {
   const int64_t ranks = mesh_sizes_of(recipe).world();
@@ -67,7 +79,7 @@ std::string to_string(const RunForecast& f, int64_t steps) {
   std::string text = fmt::format("forecast on {} {}{}:\n", f.num_devices(), f.cluster.device.name,
                                  f.num_devices() > 1 ? " devices" : "");
   const auto line = [&](const char* name, const std::string& value) {
-    text += fmt::format("  {:<28}{}\n", name, value);
+    text += fmt::format("  {:<30}{}\n", name, value);
   };
   line("step", duration_text(step_s));
   line("tokens/s", fmt::format("{:.0f} ({:.0f} a device)", f.tokens_per_s(), f.tokens_per_s_per_device()));
@@ -75,7 +87,8 @@ std::string to_string(const RunForecast& f, int64_t steps) {
   line("memory of the fullest device",
        fmt::format("{:.1f} of {:.1f} GiB{}", double(f.memory_bytes()) / kGiB, f.cluster.device.memory_bytes / kGiB,
                    f.fits() ? "" : ": does not fit"));
-  if (f.joules_per_step() > 0) line("energy, at most", fmt::format("{:.4g} MJ a step", f.joules_per_step() / kMillion));
+  if (f.joules_per_step() > 0)
+    line("energy, at most", fmt::format("{:.4g} kJ a step", f.joules_per_step() / kThousand));
   if (f.price_per_step() > 0)
     line("price", fmt::format("{:.4g} a step, {:.4g} a million tokens ({:g} a device and hour{})", f.price_per_step(),
                               f.price_per_step() / f.work.tokens * kMillion, f.cluster.price_per_device_hour,
@@ -84,6 +97,16 @@ std::string to_string(const RunForecast& f, int64_t steps) {
     line("the run",
          fmt::format("{} steps, {}{}", steps, duration_text(step_s * double(steps)),
                      f.price_per_step() > 0 ? fmt::format(", {:.4g}", f.price_per_step() * double(steps)) : ""));
+  if (steps > 0 && f.cluster.failures_per_device_hour > 0) {
+    const FailureSpec failures = f.failures();
+    const double work = step_s * double(steps), every = best_save_interval(failures);
+    const double whole = expected_run_s(work, every, failures);
+    line("with failures",
+         fmt::format("one in {} on average; a checkpoint each {} loses least (it stops the run for {}): {}, of "
+                     "which {:.1f} % are steps",
+                     duration_text(failures.mean_s_between), duration_text(every), duration_text(failures.save_s),
+                     duration_text(whole), work / whole * 100));
+  }
   text += fmt::format("\n{:<30}{:>12}{:>9}\n", "where the step goes", "seconds", "part");
   for (const TimePart& p : time_parts_of(f.step))
     text += fmt::format("  {:<28}{:>12.5f}{:>8.1f}%\n", p.name, p.seconds, p.seconds / step_s * 100);
@@ -104,6 +127,11 @@ nlohmann::json to_json(const RunForecast& f, int64_t steps) {
                       {"price_per_step", f.price_per_step()},
                       {"price_per_million_tokens", f.price_per_step() / f.work.tokens * kMillion}};
   if (steps > 0) json["run_s"] = f.step.step_s * double(steps);
+  if (steps > 0 && f.cluster.failures_per_device_hour > 0) {
+    const FailureSpec failures = f.failures();
+    json["save_interval_s"] = best_save_interval(failures);
+    json["run_with_failures_s"] = expected_run_s(f.step.step_s * double(steps), best_save_interval(failures), failures);
+  }
   for (const TimePart& p : time_parts_of(f.step)) json["parts"][p.name] = p.seconds;
   return json;
 }

@@ -2,6 +2,7 @@
 #pragma once
 #include <string>
 
+#include "weft/forecast/failures.h"
 #include "weft/forecast/price.h"
 #include "weft/recipe/recipe.h"
 
@@ -20,6 +21,10 @@ struct RunForecast {
   double mfu() const { return work.arithmetic.model_flops / step.step_s / peak_flops; }
   double hfu() const { return work.arithmetic.hardware_flops / step.step_s / peak_flops; }
   int64_t memory_bytes() const;  // of the fullest rank
+  // What a checkpoint holds of the rank with most of it is written, and stops the run for this long.
+  double save_s() const;
+  // The run with failures, if the cluster says how many there are.
+  FailureSpec failures() const;
   bool fits() const { return double(memory_bytes()) <= cluster.device.memory_bytes; }
   // Upper bounds, at the power that the device may draw; 0 where it is not known.
   double joules_per_step() const { return cluster.device.watts * num_devices() * step.step_s; }

@@ -66,6 +66,7 @@ struct StageWork {
   ComputeWork end = {};  // behind the last action
   std::vector<TransferWork> end_transfers = {};
   int64_t memory_bytes = 0;  // of a rank, as planned
+  int64_t saved_bytes = 0;   // of them weights and optimizer state: what a checkpoint is made of
 };
 
 struct RunWork {
