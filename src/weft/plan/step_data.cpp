@@ -163,7 +163,12 @@ nlohmann::json to_json(const StepPart& part) {
 }  // namespace
 
 StepData step_data_of(const RunPlan& run, const WorkspaceModel& workspace) {
-  StepSpec step = run.step;
+  return step_data_of(run.model, run.step, *run.optimizer, workspace);
+}
+
+StepData step_data_of(const ModelSpec& model, const StepSpec& given, const Optimizer& optimizer,
+                      const WorkspaceModel& workspace) {
+  StepSpec step = given;
   step.evaluates = step.scores_first = step.counts_experts = false;
   step.frozen.clear();
   step.scores_base = false;
@@ -171,7 +176,7 @@ StepData step_data_of(const RunPlan& run, const WorkspaceModel& workspace) {
   step.stored.reset();
   step.num_sums = 0;
   step.scores_others = false;
-  DryStep dry(run.model, step, *run.optimizer, workspace);
+  DryStep dry(model, step, optimizer, workspace);
   return Collector(dry).run();
 }
 

@@ -51,6 +51,8 @@ struct StepData {
 // The data of the rank whose step it is, without the forward-only passes of an objective and what a teacher adds.
 // Throws what planning throws.
 StepData step_data_of(const RunPlan& run, const WorkspaceModel& workspace);
+StepData step_data_of(const ModelSpec& model, const StepSpec& step, const Optimizer& optimizer,
+                      const WorkspaceModel& workspace);
 
 // What each instruction needs: the layers' order, values that were fetched, tensors that were received.
 std::vector<std::vector<int>> needs_of(const Instructions& list, const std::vector<ModelLayer>& layers);

@@ -1,0 +1,228 @@
+#include "weft/forecast/price.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "weft/schedule/simulate.h"
+
+namespace weft {
+namespace {
+
+constexpr double kRoughLatency = 0.5;  // of sqrt(time x latency): messages of middling size reach less of a link
+
+double seconds_of(const TransferWork& t, const ProgramProfile& p) {
+  const double at_rate = t.inside_s + t.outside_s / p.network;
+  return double(t.calls) * (at_rate + t.latency_s + kRoughLatency * std::sqrt(at_rate * t.latency_s));
+}
+
+// The part of its rate that a program reaches in work of a class.
+double part_of(const ProgramProfile& p, WorkClass c) {
+  switch (c) {
+    case WorkClass::products:
+      return p.products;
+    case WorkClass::products8:
+      return p.products8;
+    case WorkClass::products4:
+      return p.products4;
+    case WorkClass::products_f32:
+      return 1;
+    case WorkClass::grouped:
+      return p.grouped;
+    case WorkClass::grouped8:
+      return p.grouped * p.products8 / p.products;
+    case WorkClass::attention:
+      return p.attention;
+    case WorkClass::attention_backward:
+      return p.attention_backward;
+    case WorkClass::scores:
+      return p.scores > 0 ? 1 / p.scores : 0;
+    case WorkClass::casts:
+      return p.casts > 0 ? 1 / p.casts : 0;
+    case WorkClass::memory:
+      return p.memory;
+    case WorkClass::update:
+      break;
+  }
+  return p.update;
+}
+
+// Of one action, or of the end of a step.
+struct Priced {
+  std::array<double, kWorkClasses> compute_s = {};
+  double compute = 0, launch = 0, slowdown = 0;
+  std::map<std::string, double> exposed = {};
+  double busy() const {
+    double all = compute + launch + slowdown;
+    for (const auto& [axis, seconds] : exposed) all += seconds;
+    return all;
+  }
+};
+
+Priced price_compute(const ComputeWork& work, const ProgramProfile& p) {
+  Priced priced;
+  for (int c = 0; c < kWorkClasses; ++c) {
+    const double part = part_of(p, WorkClass(c));
+    priced.compute_s[size_t(c)] = part > 0 ? work.seconds[size_t(c)] / part : 0;
+    priced.compute += priced.compute_s[size_t(c)];
+  }
+  priced.launch = std::max(0.0, double(work.kernels) * p.launch_us * 1e-6 - priced.compute);
+  return priced;
+}
+
+// What goes on beside computation of `beside` seconds; it slows that down, and ends later where it is longer.
+void add_hidden(Priced& priced, const TransferWork& t, double seconds, double beside, double slowdown) {
+  priced.exposed[t.axis] += std::max(0.0, seconds - beside);
+  priced.slowdown += slowdown * std::min(seconds, beside);
+}
+
+Priced price_action(const ActionWork& action, const ProgramProfile& p) {
+  Priced priced = price_compute(action.compute, p);
+  const double computes = priced.compute + priced.launch;
+  for (const TransferWork& t : action.transfers) {
+    const double seconds = seconds_of(t, p);
+    if (t.axis == "tp")
+      priced.exposed[t.axis] += seconds * p.tp_exposed;
+    else if (t.axis == "cp")
+      priced.exposed[t.axis] += seconds * p.cp_exposed;
+    else if (t.axis == "ep")
+      priced.exposed[t.axis] += seconds * p.ep_exposed;
+    else if (t.axis == "pp")
+      priced.exposed[t.axis] += seconds * p.pp_exposed;
+    else
+      add_hidden(priced, t, seconds, computes * p.gather_hidden, p.slowdown);
+  }
+  return priced;
+}
+
+// `forward` and `backward`: seconds that a micro-batch computes on the stage.
+Priced price_end(const StageWork& stage, double forward, double backward, const ProgramProfile& p) {
+  Priced priced = price_compute(stage.end, p);
+  priced.launch = 0;
+  for (const TransferWork& t : stage.end_transfers) {
+    const double seconds = seconds_of(t, p);
+    if (t.axis == "tp" || t.axis == "pp" || t.axis == "world")
+      priced.exposed[t.axis] += seconds;
+    else
+      add_hidden(priced, t, seconds, p.reduce_hidden * (t.kind == Traffic::Kind::all_gather ? forward : backward),
+                 p.slowdown);
+  }
+  return priced;
+}
+
+void add(StepForecast& f, const Priced& priced, double times) {
+  for (int c = 0; c < kWorkClasses; ++c) f.compute_s[size_t(c)] += priced.compute_s[size_t(c)] * times;
+  f.launch_s += priced.launch * times;
+  f.slowdown_s += priced.slowdown * times;
+  for (const auto& [axis, seconds] : priced.exposed) f.exposed_s[axis] += seconds * times;
+}
+
+// The actions of a kind of stage, priced.
+struct PricedStage {
+  StepForecast busy;   // all its actions of a step, without the end
+  double seconds = 0;  // of them
+  Priced end;
+  std::map<std::pair<char, int>, double> mean;  // of [what, chunk]
+};
+
+PricedStage price_stage(const StageWork& stage, int64_t num_micro_batches, const ProgramProfile& p) {
+  PricedStage priced;
+  std::map<std::pair<char, int>, std::pair<double, double>> sums;  // seconds, times
+  double forward = 0, backward = 0;
+  for (const ActionWork& a : stage.actions) {
+    const Priced one = price_action(a, p);
+    const double times = double(a.times), busy = one.busy();
+    add(priced.busy, one, times);
+    priced.seconds += busy * times;
+    auto& [seconds, count] = sums[{char(a.what), a.chunk}];
+    seconds += busy * times;
+    count += times;
+    (a.what == Do::forward ? forward : backward) += (one.compute + one.launch) * times / double(num_micro_batches);
+  }
+  for (const auto& [key, sum] : sums) priced.mean[key] = sum.first / sum.second;
+  priced.end = price_end(stage, forward, backward, p);
+  return priced;
+}
+
+// What each action of each virtual stage takes.
+ActionTimes times_of(const RunWork& run, const std::vector<PricedStage>& kinds) {
+  ActionTimes times = uniform_times(run.pipeline, 0, 0, 0);
+  for (int v = 0; v < run.pipeline.num_virtual_stages(); ++v) {
+    const PipelinePlace at = place_of(run.pipeline, v);
+    const auto& mean = kinds[size_t(run.kind_of[size_t(at.stage)])].mean;
+    const auto of = [&](Do what) {
+      const auto found = mean.find({char(what), at.chunk});
+      return found == mean.end() ? 0 : found->second;
+    };
+    times.forward[size_t(v)] = of(Do::forward);
+    times.dgrad[size_t(v)] = of(Do::dgrad) + of(Do::backward);
+    times.wgrad[size_t(v)] = of(Do::wgrad);
+  }
+  return times;
+}
+
+// The step of all stages by their schedule, without the end. A schedule that repeats itself is run twice at two short
+// lengths.
+double simulated_seconds(const RunWork& run, const std::vector<PricedStage>& kinds) {
+  const ActionTimes times = times_of(run, kinds);
+  const auto run_for = [&](int64_t m) { return simulate(run.pipeline, schedules_of(run.pipeline, m), times).makespan; };
+  const int64_t stages = run.pipeline.num_stages, m = run.num_micro_batches, longest = 4 * stages;
+  if (m <= longest + stages) return run_for(m);
+  const int64_t longer = longest + m % stages;  // the last round may be shorter than the others
+  const double at_longer = run_for(longer), each = (at_longer - run_for(longer - stages)) / double(stages);
+  return at_longer + each * double(m - longer);
+}
+
+struct PricedRun {
+  std::vector<PricedStage> kinds;
+  size_t slowest = 0;  // of kinds
+  double others = 0;   // what a micro-batch takes in all stages but one of the slowest
+};
+
+PricedRun price_stages(const RunWork& run, const ProgramProfile& p) {
+  PricedRun priced;
+  for (const StageWork& stage : run.kinds) priced.kinds.push_back(price_stage(stage, run.num_micro_batches, p));
+  for (size_t k = 1; k < priced.kinds.size(); ++k)
+    if (priced.kinds[k].seconds > priced.kinds[priced.slowest].seconds) priced.slowest = k;
+  for (const int kind : run.kind_of) priced.others += priced.kinds[size_t(kind)].seconds;
+  priced.others = (priced.others - priced.kinds[priced.slowest].seconds) / double(run.num_micro_batches);
+  return priced;
+}
+
+}  // namespace
+
+double StepForecast::compute() const { return std::accumulate(compute_s.begin(), compute_s.end(), 0.0); }
+double StepForecast::exposed() const {
+  double all = 0;
+  for (const auto& [axis, seconds] : exposed_s) all += seconds;
+  return all;
+}
+
+StepForecast price_step(const RunWork& run, const ProgramProfile& p, const PipelineTime& how) {
+  const PricedRun priced = price_stages(run, p);
+  const PricedStage& slowest = priced.kinds[priced.slowest];
+  StepForecast forecast = slowest.busy;
+  if (run.mesh.pp > 1)
+    forecast.bubble_s = how.simulated ? std::max(0.0, simulated_seconds(run, priced.kinds) - slowest.seconds)
+                                      : how.factor * priced.others / run.pipeline.num_chunks;
+  const Priced* end = &slowest.end;
+  for (const PricedStage& kind : priced.kinds)
+    if (kind.end.busy() > end->busy()) end = &kind.end;
+  add(forecast, *end, 1);
+  forecast.step_s = slowest.seconds + forecast.bubble_s + end->busy();
+  return forecast;
+}
+
+Timeline timeline_of(const RunWork& run, const ProgramProfile& p, int64_t most_micro_batches) {
+  return simulate(run.pipeline, schedules_of(run.pipeline, std::min(run.num_micro_batches, most_micro_batches)),
+                  times_of(run, price_stages(run, p).kinds));
+}
+
+double bubble_factor(const RunWork& run, const ProgramProfile& p) {
+  if (run.mesh.pp == 1) return 1;
+  const PricedRun priced = price_stages(run, p);
+  const double waits = simulated_seconds(run, priced.kinds) - priced.kinds[priced.slowest].seconds;
+  return priced.others > 0 ? std::max(0.0, waits) * run.pipeline.num_chunks / priced.others : 1;
+}
+
+}  // namespace weft

@@ -1,0 +1,118 @@
+#include "weft/forecast/score.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+#include "weft/base/error.h"
+#include "weft/forecast/csv.h"
+
+namespace weft {
+namespace {
+
+ProductFormat format_of(const RunRow& row) {
+  if (row.precision.find("fp8") != std::string::npos) return ProductFormat::fp8;
+  if (row.precision.find("fp4") != std::string::npos) return ProductFormat::fp4;
+  return ProductFormat::bits16;
+}
+
+// What of the row's own says about its network, where that is not its device's usual one.
+void set_network(const RunRow& row, ClusterSpec& cluster) {
+  const std::string& net = row.interconnect;
+  const auto has = [&](std::string_view part) { return net.find(part) != std::string::npos; };
+  const double per_node = has("4x Omni-Path") || has("4x100") ? 400
+                          : has("1600 Gbps")                  ? 1600
+                          : has("400 Gbps per node")          ? 400
+                          : has("800 Gbps per node")          ? 800
+                                                              : 0;
+  if (row.gpus_per_node > 0) {
+    cluster.domain = std::max(cluster.domain > cluster.devices_per_node ? cluster.domain : 1, int(row.gpus_per_node));
+    cluster.devices_per_node = int(row.gpus_per_node);
+  }
+  if (per_node > 0) cluster.scale_out.bytes_per_s = per_node * 1e9 / 8 / cluster.devices_per_node;
+}
+
+PlannedRow plan_row(const RunRow& row, std::map<std::string, PlannedRow>& known) {
+  PlannedRow planned;
+  planned.row = row;
+  try {
+    ClusterSpec cluster = preset_of(row.device);
+    set_network(row, cluster);
+    const RowRun run = run_of(row);
+    planned.notes = run.notes;
+    planned.forecast_only = format_of(row) != ProductFormat::bits16 || !row.offload.empty();
+    const std::string key = fmt::format(
+        "{}{} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {}", to_toml(run.recipe), row.n_layers, row.d_model,
+        row.n_heads, row.n_kv_heads, row.head_dim, row.ffn, row.vocab, row.gated, row.tied_emb, row.moe_experts,
+        row.moe_topk, row.moe_shared, row.moe_ffn, cluster.device.name, row.interconnect, int(format_of(row)));
+    const auto [at, is_new] = known.try_emplace(key, planned);
+    if (is_new) {
+      const RunPlan plan = prepare_run(run.recipe, run.config, 0);
+      auto work = std::make_shared<RunWork>(work_of(run.recipe, plan, cluster, format_of(row)));
+      at->second.bubble_factor = bubble_factor(*work, ProgramProfile());
+      for (const StageWork& s : work->kinds)
+        at->second.memory_bytes = std::max(at->second.memory_bytes, double(s.memory_bytes));
+      at->second.work = std::move(work);
+    }
+    planned.work = at->second.work;
+    planned.bubble_factor = at->second.bubble_factor;
+    planned.memory_bytes = at->second.memory_bytes;
+    if (!planned.work) planned.reason = at->second.reason;
+  } catch (const Error& e) { planned.reason = e.what(); }
+  return planned;
+}
+
+double at_part(std::vector<double> sorted, double part) {
+  return sorted[std::min(sorted.size() - 1, size_t(part * double(sorted.size())))];
+}
+
+}  // namespace
+
+std::vector<PlannedRow> plan_rows(const std::vector<RunRow>& rows, const std::function<void(size_t)>& progress) {
+  std::vector<PlannedRow> planned;
+  std::map<std::string, PlannedRow> known;
+  for (const RunRow& row : rows) {
+    planned.push_back(plan_row(row, known));
+    progress(planned.size());
+  }
+  return planned;
+}
+
+RowForecast forecast_of(const PlannedRow& planned, const Profiles& profiles) {
+  const RunRow& row = planned.row;
+  const ProgramProfile profile = at_release(profiles.of(row.framework, row.moe_experts > 0), row.release_year());
+  const StepForecast step = price_step(*planned.work, profile, {.simulated = false, .factor = planned.bubble_factor});
+  return {.tokens_per_s_per_gpu = planned.work->tokens / step.step_s / planned.work->mesh.world(),
+          .peak_memory_gib = (planned.memory_bytes * profile.memory_part + profile.memory_base) / double(1 << 30)};
+}
+
+std::string stratum_of(const RunRow& row) {
+  return fmt::format("{} {} {}", row.device, row.moe_experts > 0 ? "MoE" : "dense", row.precision);
+}
+
+Errors errors_of(std::vector<double> ratios) {
+  if (ratios.empty()) return {};
+  Errors e{.rows = ratios.size()};
+  std::sort(ratios.begin(), ratios.end());
+  e.bias = at_part(ratios, 0.5) - 1;
+  for (double& r : ratios) r = std::abs(r - 1);
+  std::sort(ratios.begin(), ratios.end());
+  e.median = at_part(ratios, 0.5);
+  e.p90 = at_part(ratios, 0.9);
+  return e;
+}
+
+std::vector<RowPair> read_pairs(const std::filesystem::path& path) {
+  CsvReader csv(path);
+  const auto column = [&](const char* name) {
+    const auto found = std::find(csv.names().begin(), csv.names().end(), name);
+    if (found == csv.names().end()) throw FileError(fmt::format("{}: line 1 has no column {}", path.string(), name));
+    return size_t(found - csv.names().begin());
+  };
+  const size_t faster = column("faster_id"), slower = column("slower_id");
+  std::vector<RowPair> pairs;
+  while (const auto cells = csv.next()) pairs.push_back({(*cells)[faster], (*cells)[slower]});
+  return pairs;
+}
+
+}  // namespace weft

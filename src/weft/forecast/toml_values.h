@@ -1,0 +1,38 @@
+// Values of TOML tables that are not recipes: clusters and profiles. Messages begin with the source, line and column.
+#pragma once
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace weft {
+
+class TomlTable {
+ public:
+  // A whole file. Throws ConfigError for what is no TOML.
+  TomlTable(const std::string& text, const std::string& source);
+
+  // Each leaves `value` as it is where the key is not there, and throws ConfigError where it has another type or is out
+  // of range.
+  void get(std::string_view key, std::string& value) const;
+  void get(std::string_view key, std::vector<std::string>& value) const;
+  void get(std::string_view key, bool& value) const;
+  void get(std::string_view key, double& value, double low, double high) const;
+  void get(std::string_view key, int& value, int low, int high) const;
+  void need(std::string_view key, std::string& value) const;  // throws where it is not there, too
+  bool has(std::string_view key) const;
+  // A table of that name, empty where there is none; all of an array of tables.
+  TomlTable table(std::string_view key) const;
+  std::vector<TomlTable> tables(std::string_view key) const;
+  // Throws where a key is none of these, and names the nearest.
+  void refuse_others(const std::vector<std::string>& known) const;
+
+ private:
+  struct Node;
+  TomlTable(std::shared_ptr<const Node> node, std::string source)
+      : node_(std::move(node)), source_(std::move(source)) {}
+  std::shared_ptr<const Node> node_;
+  std::string source_;
+};
+
+}  // namespace weft

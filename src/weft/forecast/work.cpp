@@ -1,0 +1,241 @@
+#include "weft/forecast/work.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <numeric>
+
+#include "weft/base/error.h"
+#include "weft/ops/backend.h"
+#include "weft/plan/memory_plan.h"
+
+namespace weft {
+namespace {
+
+constexpr int64_t kTile = 128;           // rows and columns of a product that a unit has at once
+constexpr double kInnerRamp16 = 150;     // products of this inner size take twice as long as their flops say ...
+constexpr double kInnerRamp8 = 300;      // ... and those in fewer bits of this one
+constexpr double kHopLatency = 3e-6;     // seconds, for each doubling of the ranks of a collective
+constexpr double kF32OfProducts = 0.25;  // rate of products in f32 that a source does not say, of those in 16 bits
+
+// How much longer a product takes than its flops say: the last wave of tiles does not fill the device, and each tile
+// takes a while to start and to end.
+double product_stretch(int64_t m, int64_t n, double k, int units, double ramp) {
+  const double tiles = double((m + kTile - 1) / kTile) * double((n + kTile - 1) / kTile);
+  const double waves = tiles / units, filled = waves / std::ceil(waves);
+  return (1 + ramp / std::max(k, 1.0)) / std::pow(filled, waves > 1 ? 0.5 : 0.7);
+}
+
+const StepOp::Operand* operand_of(const StepOp& op, std::string_view field) {
+  for (const StepOp::Operand& o : op.operands)
+    if (o.field == field) return &o;
+  return nullptr;
+}
+
+class Pricing {
+ public:
+  Pricing(const ModelSpec& model, int tp, const DeviceSpec& device, ProductFormat format)
+      : model_(model), device_(device), format_(format), columns_(model.vocab_size / tp) {}
+
+  void add(const StepOp& op, ComputeWork& work) const {
+    ++work.kernels;
+    const double moved_s = op.bytes / device_.memory_bytes_per_s;
+    if (op.name == "matmul") return add_product(op, work);
+    if (op.name == "grouped_matmul" || op.name == "grouped_weight_grad") {
+      work[format_ == ProductFormat::bits16 ? WorkClass::grouped : WorkClass::grouped8] += op.flops / rate();
+    } else if ((op.name == "attention" || op.name == "attention_backward") && op.flops > 0) {
+      const bool forward = op.name == "attention";
+      work[forward ? WorkClass::attention : WorkClass::attention_backward] += op.flops / device_.products.bits16;
+      const double pairs = op.flops / (forward ? 4 : 8) / double(std::max<int64_t>(1, model_.head_dim));
+      work[WorkClass::scores] += pairs * 2 * 2 / device_.memory_bytes_per_s;  // written and read in 16 bits
+    } else {
+      work[op.name == "adamw" || op.name == "adamw8" || op.name == "sgd" ? WorkClass::update : WorkClass::memory] +=
+          moved_s;
+    }
+  }
+
+ private:
+  double rate() const {
+    const ProductRates& r = device_.products;
+    if (format_ == ProductFormat::bits16 || r.fp8 == 0) return r.bits16;
+    return r.fp8;
+  }
+  void add_product(const StepOp& op, ComputeWork& work) const {
+    const StepOp::Operand *out = operand_of(op, "out"), *a = operand_of(op, "a");
+    WEFT_CHECK(out != nullptr && a != nullptr, "a product without operands");
+    const int64_t m = out->shape[0], n = out->shape[1];
+    const double k = op.flops / (2.0 * double(m) * double(n));
+    if (a->dtype == DType::f32) {
+      const double f32 = device_.products.f32 > 0 ? device_.products.f32 : device_.products.bits16 * kF32OfProducts;
+      work[WorkClass::products_f32] += op.flops / f32;
+      return;
+    }
+    const auto is_vocabulary = [&](double size) { return std::abs(size - double(columns_)) < 256; };
+    const bool head = is_vocabulary(double(m)) || is_vocabulary(double(n)) || is_vocabulary(k);  // stays in 16 bits
+    if (head || format_ == ProductFormat::bits16) {
+      work[WorkClass::products] +=
+          op.flops / device_.products.bits16 * product_stretch(m, n, k, device_.units, kInnerRamp16);
+      return;
+    }
+    work[format_ == ProductFormat::fp4 ? WorkClass::products4 : WorkClass::products8] +=
+        op.flops / rate() * product_stretch(m, n, k, device_.units, kInnerRamp8);
+    work[WorkClass::casts] += (double(m) * k + double(n) * k + double(m) * double(n)) * 2 / device_.memory_bytes_per_s;
+  }
+  const ModelSpec& model_;
+  const DeviceSpec& device_;
+  ProductFormat format_;
+  int64_t columns_;  // of the vocabulary, on a rank
+};
+
+ComputeWork compute_of(const std::vector<StepPart>& parts, const Pricing& pricing) {
+  ComputeWork work;
+  for (const StepPart& part : parts)
+    for (const StepOp& op : part.ops) pricing.add(op, work);
+  return work;
+}
+
+// The seconds of a call at the rates of the links.
+TransferWork transfer_of(const std::string& axis, Traffic::Kind kind, Traffic::Count count, const RunWork& run,
+                         const ClusterSpec& cluster, bool cut_over_tp) {
+  const AxisSpread spread = spread_of(run.mesh, axis, cluster.domain);
+  TransferWork t{.axis = axis, .kind = kind, .calls = count.calls, .inside = spread.is_inside()};
+  t.latency_s = t.inside ? cluster.scale_up.latency_s
+                         : cluster.scale_out.latency_s + kHopLatency * std::log2(std::max(2, spread.ranks));
+  const double bytes = double(count.bytes) / double(count.calls), up = cluster.scale_up.bytes_per_s;
+  const double out = cluster.scale_out.bytes_per_s;
+  if (axis == "ep") {  // all to all: each rank of a domain has a link of its own
+    const double far = t.inside ? 0 : double(spread.ranks - spread.in_domain) / std::max(1, spread.ranks - 1);
+    const double each = cut_over_tp ? bytes / run.mesh.tp : bytes;
+    t.inside_s = each * (1 - far) / (up * cluster.point_part);
+    t.outside_s = each * far / out;
+    return t;
+  }
+  if (kind == Traffic::Kind::send) {
+    (t.inside ? t.inside_s : t.outside_s) = bytes / (t.inside ? up * cluster.point_part : out);
+    return t;
+  }
+  // A ring through all of them: as many links leave a domain as it has ranks of the axis.
+  const double inside = up * cluster.scale_up_part;
+  (t.inside ? t.inside_s : t.outside_s) = bytes / (t.inside ? inside : std::min(inside, out * spread.in_domain));
+  return t;
+}
+
+std::vector<TransferWork> transfers_of(const std::vector<StepPart>& parts, const RunWork& run,
+                                       const ClusterSpec& cluster, bool cut_over_tp) {
+  Traffic all;
+  for (const StepPart& part : parts)
+    for (const auto& [what, count] : part.transfers) {
+      Traffic::Count& mine = all.count(what.first, what.second);
+      mine.calls += count.calls;
+      mine.bytes += count.bytes;
+    }
+  std::vector<TransferWork> transfers;
+  for (const auto& [what, count] : all.counts())
+    transfers.push_back(transfer_of(what.first, what.second, count, run, cluster, cut_over_tp));
+  return transfers;
+}
+
+// What tells the stages of a model apart.
+std::string kind_text(const ModelSpec& model, const TransformerPlan& plan) {
+  std::string text;
+  for (const ModelPart& part : plan.parts) {
+    text += fmt::format("{}{} ", part.embedding ? "embedding " : "", part.head ? "head " : "");
+    for (int64_t b = 0; b < part.blocks.count; ++b) {
+      const LayerSpec layer = model.layer(part.blocks.first + b);
+      text += fmt::format("{}{};", layer.experts ? "experts" : "dense", layer.window);
+    }
+    text += "|";
+  }
+  return text;
+}
+
+StageWork stage_work(const RunPlan& plan, const StepSpec& step, const RunWork& run, const ClusterSpec& cluster,
+                     ProductFormat format) {
+  const WorkspaceModel none;
+  const StepData data = step_data_of(plan.model, step, *plan.optimizer, none);
+  const Pricing pricing(plan.model, run.mesh.tp, cluster.device, format);
+  const bool cut_over_tp = step.model.layers.stream == Spmd::Shard0;
+  StageWork work{.end = compute_of({data.end}, pricing),
+                 .end_transfers = transfers_of({data.end}, run, cluster, cut_over_tp)};
+  for (const StepAction& a : data.actions)
+    work.actions.push_back({.what = a.what,
+                            .chunk = a.chunk,
+                            .times = a.times,
+                            .compute = compute_of(a.parts, pricing),
+                            .transfers = transfers_of(a.parts, run, cluster, cut_over_tp)});
+  const MemoryPlan memory = measure_memory(plan.model, step, *plan.optimizer, none);
+  work.memory_bytes = memory.total_bytes();
+  work.saved_bytes = memory.persistent.params + memory.persistent.states;
+  return work;
+}
+
+}  // namespace
+
+std::string_view name_of(WorkClass c) {
+  constexpr std::array<std::string_view, kWorkClasses> kNames{
+      "products",  "fp8 products",       "fp4 products",     "f32 products", "expert products", "fp8 expert products",
+      "attention", "attention backward", "attention scores", "fp8 casts",    "other ops",       "update"};
+  return kNames[size_t(c)];
+}
+
+AxisSpread spread_of(const MeshSizes& mesh, std::string_view axis, int domain) {
+  const MeshPlace first{.dp = 0, .pp = 0, .cp = 0, .tp = 0};
+  std::vector<int> ranks;
+  const auto members = [&](ReplicaSet set, int begin, int end, int stride) {
+    for (int m = begin; m < end; m += stride) ranks.push_back(rank_at(mesh, place_of_member(mesh, first, set, m)));
+  };
+  const int shards = mesh.shards_of(ReplicaSet::dense), expert_shards = mesh.shards_of(ReplicaSet::experts);
+  const auto along = [&](int size, auto place) {
+    for (int i = 0; i < size; ++i) ranks.push_back(rank_at(mesh, place(i)));
+  };
+  if (axis == "tp")
+    along(mesh.tp, [](int i) { return MeshPlace{0, 0, 0, i}; });
+  else if (axis == "cp")
+    along(mesh.cp, [](int i) { return MeshPlace{0, 0, i, 0}; });
+  else if (axis == "pp")  // neighbours alone talk
+    along(std::min(2, mesh.pp), [](int i) { return MeshPlace{0, i, 0, 0}; });
+  else if (axis == "dp")
+    along(mesh.dp, [](int i) { return MeshPlace{i, 0, 0, 0}; });
+  else if (axis == "shards")
+    members(ReplicaSet::dense, 0, shards, 1);
+  else if (axis == "replicas")
+    members(ReplicaSet::dense, 0, mesh.replicas(ReplicaSet::dense), shards);
+  else if (axis == "edp")
+    members(ReplicaSet::experts, 0, mesh.edp(), 1);
+  else if (axis == "expert_shards")
+    members(ReplicaSet::experts, 0, expert_shards, 1);
+  else if (axis == "expert_replicas")
+    members(ReplicaSet::experts, 0, mesh.edp(), expert_shards);
+  else if (axis == "ep")
+    members(ReplicaSet::dense, 0, mesh.ep, 1);
+  else if (axis == "world")
+    for (int r = 0; r < mesh.world(); ++r) ranks.push_back(r);
+  else
+    members(ReplicaSet::dense, 0, mesh.replicas(ReplicaSet::dense), 1);
+  AxisSpread spread{.ranks = std::max<int>(1, int(ranks.size())), .in_domain = 0};
+  for (const int r : ranks) spread.in_domain += r / domain == ranks.front() / domain;
+  spread.in_domain = std::max(1, spread.in_domain);
+  return spread;
+}
+
+RunWork work_of(const Recipe& recipe, const RunPlan& plan, const ClusterSpec& cluster, ProductFormat format) {
+  RunWork run{
+      .mesh = plan.step.mesh,
+      .pipeline = plan.step.pipeline,
+      .num_micro_batches = plan.step.order.num_micro_batches,
+      .tokens = double(recipe.train.global_batch_size * sequences_of_sample(recipe)) * double(recipe.train.seq_length)};
+  run.arithmetic = measure_arithmetic(plan.model, plan.step, *plan.optimizer, WorkspaceModel());
+  Recipe with_layout = recipe;
+  with_layout.parallel.pipeline_layout = block_layout_of(recipe, plan.model);
+  std::map<std::string, int> known;
+  for (int stage = 0; stage < run.mesh.pp; ++stage) {
+    const int rank = rank_at(run.mesh, {.dp = 0, .pp = stage, .cp = 0, .tp = 0});
+    const StepSpec step = step_of(with_layout, plan.model, rank, plan.config.teacher.get());
+    const auto [at, is_new] = known.try_emplace(kind_text(plan.model, step.model), int(run.kinds.size()));
+    if (is_new) run.kinds.push_back(stage_work(plan, step, run, cluster, format));
+    run.kind_of.push_back(at->second);
+  }
+  return run;
+}
+
+}  // namespace weft

@@ -1,0 +1,97 @@
+// A training step as work: what the dry run of each stage computes and sends, as the seconds that it would take a
+// device at its best rates. Programs reach parts of these rates (profile.h); what a step takes is then found by
+// price.h.
+#pragma once
+#include <array>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "weft/forecast/device.h"
+#include "weft/plan/run_plan.h"
+#include "weft/plan/step_data.h"
+#include "weft/recipe/recipe.h"
+
+namespace weft {
+
+// products: matrix products in 16 bits, fp8, fp4, f32; grouped: those of experts; attention: by a kernel that keeps no
+// scores; scores: what one that keeps them moves beside; casts: what making fp8 of operands moves; memory: all other
+// ops, by the bytes they move; update: the optimizer's.
+enum class WorkClass : uint8_t {
+  products,
+  products8,
+  products4,
+  products_f32,
+  grouped,
+  grouped8,
+  attention,
+  attention_backward,
+  scores,
+  casts,
+  memory,
+  update
+};
+inline constexpr int kWorkClasses = 12;
+std::string_view name_of(WorkClass c);
+
+// Seconds at best rates, and how many kernels that are.
+struct ComputeWork {
+  std::array<double, kWorkClasses> seconds = {};
+  int64_t kernels = 0;
+  double operator[](WorkClass c) const { return seconds[size_t(c)]; }
+  double& operator[](WorkClass c) { return seconds[size_t(c)]; }
+};
+
+// Collectives of one kind over one axis, or messages between neighbouring stages.
+struct TransferWork {
+  std::string axis;  // "tp", "shards", "pp"
+  Traffic::Kind kind;
+  int64_t calls = 0;
+  double inside_s = 0, outside_s = 0;  // of one call, over the links of scale-up and scale-out, at their rates
+  double latency_s = 0;                // of one call, however small
+  bool inside = true;                  // nothing leaves the domain
+};
+
+// Actions of one rank that are alike.
+struct ActionWork {
+  Do what;
+  int chunk = 0;
+  int64_t times = 0;  // in a step
+  ComputeWork compute;
+  std::vector<TransferWork> transfers;
+};
+struct StageWork {
+  std::vector<ActionWork> actions = {};
+  ComputeWork end = {};  // behind the last action
+  std::vector<TransferWork> end_transfers = {};
+  int64_t memory_bytes = 0;  // of a rank, as planned
+  int64_t saved_bytes = 0;   // of them weights and optimizer state: what a checkpoint is made of
+};
+
+struct RunWork {
+  MeshSizes mesh;
+  Pipeline pipeline;
+  int64_t num_micro_batches = 1;
+  double tokens = 0;  // of a step, on all devices
+  Arithmetic arithmetic = {};
+  std::vector<StageWork> kinds = {};  // of stages
+  std::vector<int> kind_of = {};      // [stage]
+};
+
+// What the products are made in: fp8 and fp4 are forecast only (weft does not train in them yet).
+enum class ProductFormat : uint8_t { bits16, fp8, fp4 };
+
+// `plan` is that of rank 0 (prepare_run). Where the layout is larger than the cluster says, ranks beyond are as those
+// within. Throws what planning throws.
+RunWork work_of(const Recipe& recipe, const RunPlan& plan, const ClusterSpec& cluster, ProductFormat format);
+
+// How the ranks of the axis that rank 0 is on are spread: next to each other in `domain`s, or over several.
+struct AxisSpread {
+  int ranks = 1;
+  int in_domain = 1;  // of them in the domain of rank 0, itself included
+  bool is_inside() const { return in_domain == ranks; }
+};
+AxisSpread spread_of(const MeshSizes& mesh, std::string_view axis, int domain);
+
+}  // namespace weft
