@@ -53,8 +53,8 @@ class GptqExport : public ::testing::Test {
     return run(more, out);
   }
   double loss_of(const fs::path& model) {
-    const Finished f = weft(
-        {"eval", model.string(), (dir_ / "held-out.txt").string(), "--tokenizer", "byte", "--threads", "1", "--json"});
+    const Finished f = weft({"eval", model.string(), (dir_ / "held-out.txt").string(), "--tokenizer", "byte",
+                             "--seq-length", "32", "--threads", "1", "--json"});
     EXPECT_EQ(f.status, 0) << f.err;
     return f.status == 0 ? nlohmann::json::parse(f.out)["loss"].get<double>() : 0;
   }
