@@ -106,8 +106,7 @@ void require_fitting(const ExportOptions& o) {
   if (!o.lora_of.empty() || !o.gptq.empty() || !o.bf16.empty()) return;
   if (o.gguf.empty())
     throw ConfigError(
-        "what shall be written? --gguf FILE, --gptq FOLDER or --bf16 FOLDER, or an adapter: --lora-of BASE --out "
-        "FOLDER");
+        "what shall be written? --gptq FOLDER, --bf16 FOLDER, --gguf FILE, or an adapter: --lora-of BASE --out FOLDER");
   require_replaceable("--gguf", o.gguf, o.again);
   const fs::path draft = Draft::name_of(o.gguf);
   if (!o.data.empty() && is_name_taken(draft))
