@@ -294,6 +294,27 @@ void check_learning_rate(const Recipe::Optimizer& o, int64_t train_iters, Confli
                                     o.lr_warmup_iters)});
 }
 
+// What optimizer.lr_scaling makes of Adam's averages.
+void check_averages(const Recipe::Optimizer& o, Conflicts& c) {
+  const bool has_averages = o.name == OptimizerKind::adamw || o.name == OptimizerKind::adamw8bit;
+  c.unless(o.lr_scaling != LrScaling::sqrt_adam || has_averages,
+           {.key = "optimizer.lr_scaling",
+            .others = {"optimizer.name"},
+            .expected = fmt::format("another rule with optimizer.name = \"{}\": it also changes adam_beta1, adam_beta2 "
+                                    "and adam_eps, which all of adamw and adamw8bit is made of",
+                                    o.name),
+            .nearest = "optimizer.lr_scaling = \"sqrt\""});
+  const std::pair<const char*, double> betas[] = {{"optimizer.adam_beta1", o.adam_beta1},
+                                                  {"optimizer.adam_beta2", o.adam_beta2}};
+  for (const auto& [key, beta] : betas)
+    c.unless(beta >= 0 && beta < 1,
+             {.key = key,
+              .others = {"optimizer.lr_scaling"},
+              .expected = "at least 0 and below 1, and optimizer.lr_scaling = \"sqrt_adam\" multiplies 1 - beta by as "
+                          "much as the batch has grown",
+              .nearest = "a smaller train.global_batch_size there, or optimizer.lr_scaling = \"sqrt\""});
+}
+
 // The settings of [objective], by those that heed them.
 bool is_of(ObjectiveKind objective, std::string_view setting) {
   const auto one_of = [&](std::initializer_list<std::string_view> all) {
@@ -306,17 +327,18 @@ bool is_of(ObjectiveKind objective, std::string_view setting) {
     case ObjectiveKind::distill:
       return one_of({"teacher", "teacher_logits", "temperature", "alpha", "divergence"});
     case ObjectiveKind::dpo:
-      return one_of({"loss_type", "beta", "label_smoothing", "average_logps"});
+      return one_of({"loss_type", "beta", "label_smoothing", "average_logps", "reference", "precompute_ref_log_probs"});
     case ObjectiveKind::grpo:
       return one_of({"inner_updates", "group_size", "clip_eps_low", "clip_eps_high", "kl_beta", "normalisation",
-                     "max_completion_length", "advantage_std", "advantage_eps"});
+                     "max_completion_length", "advantage_std", "advantage_eps", "reference",
+                     "precompute_ref_log_probs"});
     case ObjectiveKind::ppo:
       return one_of(
           {"inner_updates", "clip_eps_low", "clip_eps_high", "gamma", "lambda", "value_clip", "value_coef", "kl_coef"});
     case ObjectiveKind::kto:
       break;
   }
-  return one_of({"beta", "desirable_weight", "undesirable_weight"});
+  return one_of({"beta", "desirable_weight", "undesirable_weight", "reference", "precompute_ref_log_probs"});
 }
 
 // Whether it reads rows that may be of texts: those without numbers for each token.
@@ -324,16 +346,19 @@ bool has_text_rows(ObjectiveKind objective) {
   return !reads_tokens(objective) && data_key_of(objective) != "data.rollouts";
 }
 
-// Whether a setting of the data or of an objective makes a difference to that one.
+}  // namespace
+
 bool heeds(ObjectiveKind objective, const RecipeKey& key) {
   if (key.section() == "objective") return is_of(objective, key.last());
   if (key.section() != "data" || key.name == "data.shuffle" || key.name == data_key_of(objective)) return true;
   if (key.name == "data.chat_template") return has_text_rows(objective);
-  if (key.name == "data.valid" && data_key_of(objective) == "data.pairs") return true;
+  if (key.name == "data.valid") return true;
   if (key.name == "data.tokenizer" && has_text_rows(objective)) return true;
   const bool is_rows = !key.allowed.example.empty();
   return reads_tokens(objective) && !is_rows;
 }
+
+namespace {
 
 class Refusals {
  public:
@@ -356,18 +381,38 @@ class Refusals {
   std::vector<std::string> lines_;
 };
 
+// What objective.precompute_ref_log_probs has not.
+void refuse_stored_reference(const Recipe& r, Refusals& refusals) {
+  if (!r.objective.precompute_ref_log_probs) return;
+  const std::string key = "objective.precompute_ref_log_probs = true", nearest = "that key = false";
+  refusals.add(r.train.objective == ObjectiveKind::kto, key,
+               "the reference point of kto has the reference read each prompt with the completion of the example "
+               "before it, which is another one each epoch",
+               nearest);
+  refusals.add(r.moe.overflow == ExpertOverflow::drop, key,
+               "moe.overflow = \"drop\" drops tokens by what else is in their micro-batch, which the stored numbers do "
+               "not know",
+               "that key = false, or moe.overflow = \"error\"");
+}
+
 // What the objectives beside cross-entropy have not.
 void refuse_beside_objective(const Recipe& r, Refusals& refusals) {
   if (r.train.objective == ObjectiveKind::cross_entropy) return;
   const std::string objective = fmt::format("train.objective = \"{}\"", r.train.objective);
   refusals.add(r.train.mtp_loss_coef > 0, fmt::format("train.mtp_loss_coef = {}", r.train.mtp_loss_coef),
                fmt::format("{} has no loss of the token after the next one", objective), "train.mtp_loss_coef = 0");
-  const bool pairs = data_key_of(r.train.objective) == "data.pairs";
-  refusals.add(pairs && r.data.valid.size() > 1, fmt::format("data.valid with {} entries", r.data.valid.size()),
-               "held-out pairs are one file, as those of data.pairs are", "one entry");
-  refusals.add_idle(pairs && !r.data.valid.empty() && r.train.eval_iters > 0,
-                    fmt::format("train.eval_iters = {}", r.train.eval_iters), "held-out pairs are all read",
-                    "train.eval_iters = 0");
+  refusals.add(data_key_of(r.train.objective) == "data.rollouts" && !r.data.valid.empty(),
+               fmt::format("data.valid with train.objective = \"{}\"", r.train.objective),
+               "held-out rollouts are of the model that sampled them, and say nothing of the one that is trained",
+               "data.valid = [], and prompts of your own with `weft generate` or `weft eval`");
+  const bool rows = !reads_tokens(r.train.objective);
+  const char* const what = data_key_of(r.train.objective) == "data.pairs" ? "pairs" : "examples";
+  refusals.add(rows && r.data.valid.size() > 1, fmt::format("data.valid with {} entries", r.data.valid.size()),
+               fmt::format("held-out {0} are one file, as those of data.{0} are", what), "one entry");
+  refusals.add_idle(rows && !r.data.valid.empty() && r.train.eval_iters > 0,
+                    fmt::format("train.eval_iters = {}", r.train.eval_iters),
+                    fmt::format("held-out {} are all read", what), "train.eval_iters = 0");
+  refuse_stored_reference(r, refusals);
   const bool scores = r.train.objective == ObjectiveKind::reward || r.train.objective == ObjectiveKind::ppo;
   refusals.add(scores && r.adapter.kind != AdapterKind::none, fmt::format("adapter.kind = \"{}\"", r.adapter.kind),
                fmt::format("{} trains a head that is no part of an adapter and would be frozen", objective),
@@ -484,6 +529,10 @@ std::string_view data_key_of(ObjectiveKind objective) {
 
 bool reads_tokens(ObjectiveKind objective) { return data_key_of(objective) == "data.train"; }
 
+bool has_reference(ObjectiveKind objective) {
+  return objective == ObjectiveKind::dpo || objective == ObjectiveKind::grpo || objective == ObjectiveKind::kto;
+}
+
 int64_t sequences_of_sample(const Recipe& recipe) {
   return data_key_of(recipe.train.objective) == "data.pairs" ? 2 : 1;
 }
@@ -507,6 +556,7 @@ std::vector<Conflict> conflicts(const Recipe& recipe) {
   check_length(recipe.train, c);
   check_best(recipe, c);
   check_learning_rate(recipe.optimizer, recipe.train.train_iters, c);
+  check_averages(recipe.optimizer, c);
   return c.take();
 }
 
