@@ -221,6 +221,7 @@ TEST_F(Rewards, WhatCannotBeIsRefusedByName) {
   refused({"objective.beta=0.2"}, "objective.beta = 0.2 has no effect: train.objective = \"grpo\" has no such setting");
   refused({"data.pairs=x.jsonl"},
           "data.pairs = \"x.jsonl\" has no effect: train.objective = \"grpo\" reads data.rollouts");
+  refused({"data.valid=x.jsonl"}, "held-out rollouts are of the model that sampled them");
   refused({"objective.group_size=1"}, "at least 2: a rollout is judged beside the others of its group");
   refused({"objective.advantage_eps=0"}, "above 0: rewards of a group may all be equal");
   refused({"objective.advantage_std=none", "objective.advantage_eps=1e-3"},
@@ -259,6 +260,29 @@ TEST_F(Examples, AreTrainedAsTheIndependentImplementationDoes) {
       }
     }
   }
+}
+
+// As of pairs above: what a step says of its batch before its update. On all ranks the same, whatever the layout.
+TEST_F(Examples, HeldOutExamplesAreMeasuredAsABatchIs) {
+  std::istringstream all(testing::slurp(kKto + "/examples.jsonl"));
+  std::string second, line;
+  for (int row = 0; std::getline(all, line) && row < 12; ++row) second += row < 6 ? "" : line + "\n";
+  testing::spill(dir_ / "valid.jsonl", second + second + line + "\n");  // two batches, and one
+  for (const std::string layout : {"parallel.dp=3", "parallel.pp=2"}) {
+    const Finished f = run("train",
+                           {"data.valid=" + (dir_ / "valid.jsonl").string(), "train.eval_interval=1",
+                            "train.train_iters=2", "optimizer.lr_decay_iters=12", layout},
+                           layout);
+    ASSERT_EQ(f.status, 0) << f.err;
+    const auto lines = steps_of(layout);  // step, evaluation, step, evaluation
+    ASSERT_EQ(lines.size(), 4u);
+    const nlohmann::json eval = lines[1]["eval"], step = lines[2];
+    for (const char* name : {"loss", "kl", "margin", "accuracy", "reward_chosen", "logp_rejected"})
+      EXPECT_NEAR(eval[name].get<double>(), step[name].get<double>(), 1e-6) << layout << name;
+  }
+  const Finished two = run("train", {"data.valid=[\"a\", \"b\"]"}, "two");
+  EXPECT_EQ(two.status, 2);
+  EXPECT_SAYS(two.err, "held-out examples are one file, as those of data.examples are");
 }
 
 TEST_F(Examples, ArePlannedVerifiedAndRefused) {

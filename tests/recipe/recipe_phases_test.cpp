@@ -117,6 +117,45 @@ TEST(RecipePhases, TheLearningRateFollowsTheBatchByTheRuleThatIsAskedFor) {
   EXPECT_EQ(back[3].lr_factor, 1);
 }
 
+// A step of k times the batch counts as k steps, for Adam's averages too.
+TEST(RecipePhases, TheSquareRootRuleInFullMovesAdamsAveragesToo) {
+  const std::string grows = "[[phase]]\nfrom_step = 12\ntrain.global_batch_size = 32\n";
+  const auto spans = phase_spans(parse(grows + "[[phase]]\nfrom_step = 20\ntrain.global_batch_size = 8\n" +
+                                           "[[phase]]\nfrom_step = 30\ntrain.global_batch_size = 16\n"
+                                           "optimizer.lr = 5e-4\n",
+                                       {"optimizer.lr_scaling=sqrt_adam"}));
+  const double beta1[] = {0.9, 0.6, 0.9, 0.8}, beta2[] = {0.95, 0.8, 0.95, 0.9};
+  const double eps[] = {1e-8, 5e-9, 1e-8, 1e-8 / std::sqrt(2.0)}, lr[] = {1e-3, 2e-3, 1e-3, 5e-4};
+  // 12 steps are 3 of four times the batch; behind 8 more of those, 44; behind 10 more, 27 of twice the batch.
+  const int64_t averaged[] = {0, 3, 44, 27};
+  for (size_t i = 0; i < 4; ++i) {
+    const auto& o = spans[i].recipe.optimizer;
+    EXPECT_NEAR(o.adam_beta1, beta1[i], 1e-15) << i;
+    EXPECT_NEAR(o.adam_beta2, beta2[i], 1e-15) << i;
+    EXPECT_NEAR(o.adam_eps, eps[i], 1e-20) << i;
+    EXPECT_DOUBLE_EQ(o.lr, lr[i]) << i;
+    EXPECT_EQ(spans[i].averaged_steps, averaged[i]) << i;
+  }
+  EXPECT_EQ(spans[2].recipe.optimizer, spans[0].recipe.optimizer) << "back to the bit";
+  EXPECT_SAYS(to_string(spans[1]), "adam_beta1 0.6, adam_beta2 0.8, adam_eps 5e-09, with 1 - beta x 4");
+  for (const PhaseSpan& span : phase_spans(parse(grows, {"optimizer.lr_scaling=sqrt"})))
+    EXPECT_EQ(span.averaged_steps, span.first_step);
+  const auto ramp = phase_spans(
+      parse("", {"train.rampup_batch_size=[2, 6, 4]", "train.micro_batch_size=2", "optimizer.lr_scaling=sqrt_adam"}));
+  EXPECT_NEAR(ramp[0].recipe.optimizer.adam_beta1, 0.975, 1e-15) << "of the whole batch it is that of the recipe";
+  EXPECT_EQ(ramp[1].recipe.optimizer.adam_beta1, 0.9);
+}
+
+TEST(RecipePhases, AFullSquareRootRuleThatCannotBeIsRefused) {
+  const std::string grows = "[[phase]]\nfrom_step = 12\ntrain.global_batch_size = 128\n";
+  const std::string rule = "optimizer.lr_scaling=sqrt_adam";
+  EXPECT_SAYS(refusal_of(grows, {rule}),
+              "in steps 12 to 99: expected at least 0 and below 1, and optimizer.lr_scaling");
+  EXPECT_EQ(refusal_of(grows, {rule, "optimizer.adam_beta1=0.99", "optimizer.adam_beta2=0.99"}), "");
+  for (const char* name : {"sgd", "muon"})
+    EXPECT_SAYS(refusal_of(grows, {rule, fmt::format("optimizer.name={}", name)}), "optimizer.lr_scaling = \"sqrt\"");
+}
+
 // Step by step, as Megatron's microbatch calculator does it.
 TEST(RecipePhases, TheBatchGrowsAsMegatronCounts) {
   for (const auto& [start, increment, samples] :
@@ -159,7 +198,10 @@ TEST(RecipePhases, WhatCannotChangeIsRefusedByNameWithWhatCan) {
   EXPECT_SAYS(refusal_of("[[phase]]\nfrom_step = 3\n"), "changes nothing; these keys may change: data.train");
   EXPECT_SAYS(refusal_of("[[phase]]\noptimizer.lr = 1\n"), "[[phase]]: expected from_step = N");
   EXPECT_SAYS(refusal_of("[phase]\nfrom_step = 3\n"), "expected tables, [[phase]]");
-  EXPECT_SAYS(refusal_of("[[phase]]\nfrom_step = 3\nlr = 3\n"), "lr: expected section.key = value");
+  EXPECT_SAYS(refusal_of("[[phase]]\nfrom_step = 3\nlr = 3\n"),
+              "lr: expected section.key = value, as in optimizer.lr = 1e-4; did you mean optimizer.lr");
+  EXPECT_SAYS(refusal_of("[[phase]]\nfrom_stp = 3\noptimizer.lr = 3\n"), "from_stp: expected section.key = value");
+  EXPECT_SAYS(refusal_of("[[phase]]\nfrom_stp = 3\noptimizer.lr = 3\n"), "did you mean from_step?");
   EXPECT_SAYS(refusal_of("", {"phase=3"}), "[[phase]] tables are read from the recipe's file alone");
 }
 
@@ -174,8 +216,7 @@ TEST(RecipePhases, PhasesThatDoNotFitTheRunAreRefused) {
   EXPECT_SAYS(refusal_of(at + "5\noptimizer.lr = 1e-5\n"),
               "optimizer.min_lr = 0.0001 in steps 5 to 99: expected at most");
   EXPECT_SAYS(refusal_of(at + "5\ntrain.seq_length = 8\n", {"data.valid_fraction=0.1"}), "name files in data.valid");
-  EXPECT_SAYS(refusal_of(at + "5\ntrain.seq_length = 8\n", {"train.objective=dpo", "data.pairs=p"}),
-              "train.objective = \"dpo\" has one batch size, sequence length and file for all of a run");
+  EXPECT_SAYS(refusal_of(at + "5\ndata.train = []\n"), "data.train is missing in steps 5 to 99: ");
   EXPECT_SAYS(refusal_of(at + "5\noptimizer.lr_wsd_decay_iters = 3\n"), "phase 1, steps 5 to 99");
   EXPECT_SAYS(refusal_of(at + "5\noptimizer.lr_scaling = \"linear\"\noptimizer.lr = 1e-3\n"),
               "it has no effect in a phase");
@@ -191,6 +232,46 @@ TEST(RecipePhases, PhasesThatDoNotFitTheRunAreRefused) {
   EXPECT_SAYS(refusal_of(at + "2\n" + lr, {"train.rampup_batch_size=[4, 4, 10]"}),
               "the batch still grows then, with 4 of 8 samples, and a ramp ends with its phase: begin at step 3");
   EXPECT_EQ(phase_spans(parse(at + "3\n" + lr, {"train.rampup_batch_size=[4, 4, 10]"})).size(), 2u);
+}
+
+TEST(RecipePhases, APhaseWithAnotherObjectiveHasDataAndSettingsOfItsOwn) {
+  const std::string dpo = "[[phase]]\nfrom_step = 5\ntrain.objective = \"dpo\"\ndata.pairs = \"p.jsonl\"\n";
+  const Recipe r = parse(dpo + "objective.beta = 0.3\n[[phase]]\nfrom_step = 7\noptimizer.lr = 1e-3\n" +
+                             "[[phase]]\nfrom_step = 9\ntrain.objective = \"kto\"\ndata.examples = \"e.jsonl\"\n"
+                             "data.valid = \"v.jsonl\"\nobjective.reference = \"m\"\n",
+                         {"run.dir=r", "data.valid=x.bin", "train.eval_interval=3", "data.packing=first-fit"});
+  const auto spans = phase_spans(r);
+  ASSERT_EQ(spans.size(), 4u);
+  const Recipe &a = spans[1].recipe, &b = spans[3].recipe;
+  EXPECT_EQ(a.data.pairs, "p.jsonl");
+  EXPECT_TRUE(a.data.train.empty() && a.data.valid.empty() && a.data.packing == Recipe().data.packing);
+  EXPECT_EQ(a.objective.beta, 0.3);
+  EXPECT_EQ(a.train.eval_interval, 0) << "nothing is held out";
+  EXPECT_EQ(b.train.eval_interval, 3);
+  EXPECT_EQ(b.objective.beta, 0.3) << "which kto has too";
+  EXPECT_TRUE(b.data.pairs.empty());
+  const char* references[] = {"", "r/checkpoints/step-5", "r/checkpoints/step-5", "m"};
+  const int64_t own[] = {0, 5, 5, 0};
+  for (size_t i = 0; i < 4; ++i) {
+    EXPECT_EQ(spans[i].recipe.objective.reference, references[i]) << i;
+    EXPECT_EQ(spans[i].own_reference, own[i]) << i;
+  }
+  EXPECT_SAYS(to_string(spans[1]), "phase 1, steps 5 to 6: dpo, 8 samples of 16 tokens");
+}
+
+TEST(RecipePhases, AnotherObjectiveThatCannotBeIsRefusedByName) {
+  const std::string at = "[[phase]]\nfrom_step = 5\ntrain.objective = ";
+  EXPECT_SAYS(refusal_of(at + "\"dpo\"\n"), "data.pairs is missing in steps 5 to 99: ");
+  EXPECT_SAYS(refusal_of(at + "\"distill\"\n"), "objective.teacher is missing in steps 5 to 99: ");
+  EXPECT_SAYS(
+      refusal_of(at + "\"reward\"\ndata.pairs = \"p\"\n"),
+      "\"reward\" trains a head that a model of \"cross_entropy\" has not, and the weights of a run stay the same");
+  EXPECT_SAYS(refusal_of(at + "\"dpo\"\ndata.pairs = \"p\"\n",
+                         {"checkpoint.keep_best=1", "data.valid=v", "train.eval_interval=1"}),
+              "checkpoint.keep_best = 1 compares held-out losses of all steps");
+  EXPECT_SAYS(refusal_of(at + "\"dpo\"\ndata.pairs = \"p\"\ndata.weights = [1]\n"), "data.weights");
+  EXPECT_SAYS(refusal_of(at + "\"dpo\"\ndata.pairs = \"p\"\n", {"train.mtp_loss_coef=0.1"}),
+              "phase 1, steps 5 to 99: dpo, 8 samples of 16 tokens");
 }
 
 TEST(RecipePhases, WhatIsBehindARunMayNotChangeAndWhatIsBeforeItMay) {

@@ -36,10 +36,29 @@ TEST(Kto, LossAndTermsAreThoseOfTheFormulas) {
                                                {"reward_chosen", 0.4 * (1 - 2) / 2},
                                                {"reward_rejected", 0.4 * -0.5},
                                                {"margin", -0.2 + 0.2},
+                                               {"accuracy", 2.0 / 3},
                                                {"logp_chosen", -6},
                                                {"logp_rejected", -9}};
   ASSERT_EQ(by_name.size(), expected.size());
   for (const auto& [name, value] : expected) EXPECT_NEAR(by_name.at(name), value, 1e-14) << name;
+}
+
+// Each example counts once, also where a batch has none of its kind; z is each batch's own.
+TEST(Kto, TermsOfSeveralBatchesAreMeansOverAllExamples) {
+  const Kto kto({.beta = 0.4, .num_examples = 2}, [](int64_t, int64_t) { return true; });
+  // d is 1 and 3, both desirable, others moved by 1 and 2; then -2, undesirable, and 0.5, desirable; others by -1, -2.
+  const std::vector<std::vector<double>> batches{{-5, -6, -7, -8, 3, -9, -12, -4, -6, 2},
+                                                 {-7, -5, -3, -2, 0, -4, -4.5, -5, -3, 1}};
+  const Objective::Terms terms = kto.terms_of_all(batches);
+  const std::map<std::string, double> by_name(terms.begin(), terms.end());
+  EXPECT_NEAR(by_name.at("kl"), (1.5 + 0) / 2, 1e-14);
+  EXPECT_NEAR(by_name.at("kl_before_clamp"), (1.5 - 1.5) / 2, 1e-14);
+  EXPECT_NEAR(by_name.at("reward_chosen"), 0.4 * (1 + 3 + 0.5) / 3, 1e-14);
+  EXPECT_NEAR(by_name.at("reward_rejected"), 0.4 * -2, 1e-14);
+  EXPECT_NEAR(by_name.at("margin"), 0.4 * (1.5 + 2), 1e-14);
+  EXPECT_NEAR(by_name.at("accuracy"), 3.0 / 4, 1e-14);
+  EXPECT_NEAR(by_name.at("logp_chosen"), (-5 - 9 - 4) / 3.0, 1e-14);
+  EXPECT_NEAR(by_name.at("logp_rejected"), -7, 1e-14);
 }
 
 TEST(Kto, TheReferencePointIsNeverBelowZero) {

@@ -228,6 +228,48 @@ TEST(Phases, InvariantNumericsAreTheSameBitsForAnyDp) {
   expect_same_end_of(dir / "one", kPhasedSteps, dir / "two", kPhasedSteps);
 }
 
+std::vector<double> numbers_of(const fs::path& file, const std::string& tensor) {
+  const SafetensorsFile all = SafetensorsFile::open(file);
+  const SafetensorsEntry* entry = all.find(tensor);
+  EXPECT_NE(entry, nullptr) << tensor;
+  if (entry == nullptr) return {};
+  const auto bytes = all.bytes(*entry);
+  std::vector<double> numbers(bytes.size() / sizeof(double));
+  EXPECT_EQ(int64_t(numbers.size()), entry->shape[0]) << "of f64";
+  std::memcpy(numbers.data(), bytes.data(), bytes.size());
+  return numbers;
+}
+
+// The update of the first step of twice the batch, by hand, from the same gradient without the rule: averages are by 2
+// (1 - beta), eps by 1 / sqrt(2), and bias corrections those of two steps, for those behind it count as one.
+TEST(Phases, TheSquareRootRuleInFullIsAdamsUpdateWithItsAverages) {
+  testing::TempDir dir;
+  const Settings settings{"run.backend=ref",        "train.train_iters=3",      "checkpoint.save_interval=1",
+                          "optimizer.lr=0.01",      "optimizer.min_lr=0.001",   "optimizer.weight_decay=0",
+                          "optimizer.clip_grad=0",  "optimizer.adam_beta1=0.9", "optimizer.adam_beta2=0.8",
+                          "optimizer.adam_eps=1e-3"};
+  const Phases phases{{2, {{"train.global_batch_size", "8"}}}};
+  train_phases_of(phased_recipe(dir / "rule", joined({settings, {"optimizer.lr_scaling=sqrt_adam"}}), phases));
+  train_phases_of(phased_recipe(dir / "none", settings, phases));
+  const auto read = [&](const char* run, int64_t step, const char* file, const std::string& state) {
+    return numbers_of(dir / run / fmt::format("checkpoints/step-{}", step) / file,
+                      (state.empty() ? "model.norm.weight" : "final_norm.weight") + state);
+  };
+  const char *state = "weft/optimizer.safetensors", *model = "model.safetensors";
+  const auto m = read("none", 2, state, ".exp_avg"), v = read("none", 2, state, ".exp_avg_sq"),
+             m_none = read("none", 3, state, ".exp_avg"), w = read("rule", 2, model, ""),
+             m_rule = read("rule", 3, state, ".exp_avg"), v_rule = read("rule", 3, state, ".exp_avg_sq"),
+             w_rule = read("rule", 3, model, "");
+  ASSERT_GT(m.size(), 0u);
+  for (size_t i = 0; i < m.size(); ++i) {
+    const double g = (m_none[i] - 0.9 * m[i]) / 0.1, m_now = 0.8 * m[i] + 0.2 * g, v_now = 0.6 * v[i] + 0.4 * g * g;
+    EXPECT_NEAR(m_rule[i], m_now, 1e-12) << i;
+    EXPECT_NEAR(v_rule[i], v_now, 1e-12) << i;
+    const double step = m_now / (1 - 0.8 * 0.8) / (std::sqrt(v_now / (1 - 0.6 * 0.6)) + 1e-3 / std::sqrt(2.0));
+    EXPECT_NEAR(w_rule[i], w[i] - 0.01 * std::sqrt(2.0) * step, 1e-10) << i;
+  }
+}
+
 // The order in which samples come is the run's: each source's once before any comes again, over all phases.
 TEST(Phases, EachSourceIsReadOnBehindWhatEarlierPhasesReadOfIt) {
   testing::TempDir dir;

@@ -99,10 +99,14 @@ Recipe read_recipe(const std::string& path, const std::vector<std::string>& over
 }
 
 Recipe first_steps_of(const Recipe& recipe, bool speaks) {
-  if (!has_phases(recipe)) return recipe;
   PhaseSpan span = phase_spans(recipe)[0];
-  span.recipe.optimizer.lr_scaling = LrScaling::none;  // which has made its learning rate
-  if (speaks) std::cerr << "note: the recipe has phases; this looks at the first steps: " << to_string(span) << "\n";
+  if (has_phases(recipe)) {
+    span.recipe.optimizer.lr_scaling = LrScaling::none;  // which has made its learning rate
+    if (speaks) std::cerr << "note: the recipe has phases; this looks at the first steps: " << to_string(span) << "\n";
+  }
+  if (speaks && recipe.objective.precompute_ref_log_probs)
+    std::cerr << "note: objective.precompute_ref_log_probs: here the reference is in memory, and gives the same bits\n";
+  span.recipe.objective.precompute_ref_log_probs = false;
   return span.recipe;
 }
 

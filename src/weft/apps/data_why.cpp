@@ -150,6 +150,10 @@ class Why {
     const std::vector<RunSpan> spans = run_spans(recipe_);
     const RunSpan& span = spans[span_of(spans, o.step - 1)];
     recipe_ = span.recipe;
+    if (!reads_tokens(recipe_.train.objective))
+      throw ConfigError(
+          fmt::format("--step {}: a step of {} (train.objective = \"{}\") reads rows of {}, not documents", o.step,
+                      name_of(span), recipe_.train.objective, data_key_of(recipe_.train.objective)));
     begun_ = span.begun;
     const int64_t batch = recipe_.train.global_batch_size;
     if (o.step > recipe_.train.train_iters)

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <filesystem>
 #include <iostream>
 #include <optional>
 
@@ -132,12 +133,15 @@ std::string about_kill(const HostNeed& need, std::optional<int64_t> kills_before
 // judge_tokenizer over the data of all phases, whose ids must mean the same.
 RunTokenizer judge_tokenizers(const Recipe& recipe, const RunPlan& plan, const RunData& rows) {
   const std::vector<PhaseSpan> spans = phase_spans(recipe);
-  Recipe all = spans[0].recipe;
+  const auto reads_texts = [](const PhaseSpan& span) { return reads_tokens(span.recipe.train.objective); };
+  const auto of_texts = std::find_if(spans.begin(), spans.end(), reads_texts);
+  const PhaseSpan& begins = of_texts == spans.end() ? spans[0] : *of_texts;
+  Recipe all = begins.recipe;
   auto& entries = all.data.train;
   for (const PhaseSpan& span : spans) {
     const std::vector<std::string>& here = span.recipe.data.train;
-    if (here == spans[0].recipe.data.train) continue;
-    const std::string first = text_tokenizer_of(spans[0].recipe), now = text_tokenizer_of(span.recipe);
+    if (here == begins.recipe.data.train || !reads_texts(span)) continue;
+    const std::string first = text_tokenizer_of(begins.recipe), now = text_tokenizer_of(span.recipe);
     if (first != now && any_is_text(here))
       throw ConfigError(
           fmt::format("{}: its texts would be read with data.tokenizer = {}, and the first steps' with {}: say which",
@@ -145,7 +149,7 @@ RunTokenizer judge_tokenizers(const Recipe& recipe, const RunPlan& plan, const R
     for (const std::string& entry : here)
       if (std::find(entries.begin(), entries.end(), entry) == entries.end()) entries.push_back(entry);
   }
-  if (entries != spans[0].recipe.data.train) all.data.weights.assign(entries.size(), 1);
+  if (entries != begins.recipe.data.train) all.data.weights.assign(entries.size(), 1);
   return judge_tokenizer(all, plan.model.vocab_size, rows.row_templates);
 }
 
@@ -224,6 +228,41 @@ int start_ranks(const Recipe& recipe, const Launched& launched, const TrainOptio
   return run_ranks_by_mpirun(job);
 }
 
+void require_reference_folder(const PhaseSpan& span) {
+  const std::string& folder = span.recipe.objective.reference;
+  if (folder.empty() || span.own_reference > 0 || is_there(folder)) return;
+  throw FileError(fmt::format("objective.reference = \"{}\" does not exist, seen from {}", folder,
+                              std::filesystem::current_path().string()));
+}
+
+// That each phase has its data and what it learns from, before anything is made for the run. Returns the rows of the
+// first steps, where they read some, with the chat templates of all rows.
+RunData judge_data(const Recipe& recipe) {
+  const std::vector<PhaseSpan> spans = phase_spans(recipe);
+  RunData first;
+  for (const PhaseSpan& span : spans)
+    in_phase(span, spans.size() == 1, [&] {
+      require_run_data(span.recipe);
+      require_reference_folder(span);
+      if (span.recipe.train.objective == ObjectiveKind::distill)
+        prepare_run(span.recipe, 0);  // refuses a teacher that does not fit
+    });
+  for (const PhaseSpan& span : spans)
+    in_phase(span, spans.size() == 1, [&] {
+      RunData rows = judge_row_data(span.recipe);
+      if (first.row_templates && rows.row_templates && *first.row_templates != *rows.row_templates)
+        throw ConfigError(
+            fmt::format("data.chat_template = {} is another template than earlier rows were rendered with, and "
+                        "checkpoints have one; name the same in all phases",
+                        in_quotes(span.recipe.data.chat_template)));
+      if (&span == &spans[0])
+        first = std::move(rows);
+      else if (!first.row_templates)
+        first.row_templates = rows.row_templates;
+    });
+  return first;
+}
+
 int train_launched(const TrainOptions& options, const Launched& launched) {
   const Recipe recipe = read_recipe(options.recipe, options.overrides, launched.rank == 0);
   if (recipe.adapter.kind != AdapterKind::none && recipe.model.init == InitChoice::random)
@@ -244,9 +283,7 @@ int train_launched(const TrainOptions& options, const Launched& launched) {
     let_the_first_rank_speak(launched.rank);  // it finds the same
     return kExitUsage;
   }
-  for (const PhaseSpan& span : phase_spans(recipe)) require_run_data(span.recipe);
-  if (recipe.train.objective == ObjectiveKind::distill) prepare_run(recipe, 0);  // refuses a teacher that does not fit
-  RunData rows = judge_row_data(recipe);
+  RunData rows = judge_data(recipe);
   for (const std::string& note : judge_run_tasks(recipe))
     if (launched.rank == 0) std::cerr << note << "\n";
   if (recipe.run.ranks != RanksKind::mpi) return train(recipe, {}, options, rows);

@@ -21,12 +21,14 @@ RowOrder::RowOrder(IdRows rows, const Spec& spec) : rows_(std::move(rows)), spec
   order_ = fmt::format("rows S={} seed={} shuffle={} 0+{}", spec_.seq_length, spec_.seed, spec_.shuffle, rows_.size());
   if (spec_.rows_of_group > 1) order_ += fmt::format(" groups={}", spec_.rows_of_group);
   if (spec_.steps_of_batch > 1) order_ += fmt::format(" times={}", spec_.steps_of_batch);
+  if (spec_.begun > 0) order_ += fmt::format(" begun={}", spec_.begun);
   fingerprint_ = fmt::format("{} {}", order_, rows_.fingerprint());
 }
 
-void RowOrder::read(int64_t k, const SampleRows& to) const {
-  const int64_t row = row_of(k);
-  read(rows_.prompt(row), rows_.completion(row, k % rows_.num_completions()), to);
+void RowOrder::read(int64_t k, const SampleRows& to) const { read_row(row_of(k), k % rows_.num_completions(), to); }
+
+void RowOrder::read_row(int64_t row, int64_t completion, const SampleRows& to) const {
+  read(rows_.prompt(row), rows_.completion(row, completion), to);
 }
 
 void RowOrder::read_other(int64_t k, const SampleRows& to) const {
@@ -66,7 +68,7 @@ TrainingSamples::Walked RowOrder::walked_most(double drawn) const {
 int64_t RowOrder::row_of(int64_t global_sample) const {
   WEFT_CHECK(global_sample >= 0, "sample {}", global_sample);
   const int64_t drawn = global_sample / rows_.num_completions(), step = drawn / spec_.rows_of_step;
-  const int64_t index = step / spec_.steps_of_batch * spec_.rows_of_step + drawn % spec_.rows_of_step;
+  const int64_t index = spec_.begun + step / spec_.steps_of_batch * spec_.rows_of_step + drawn % spec_.rows_of_step;
   const int64_t group = index / spec_.rows_of_group, groups = rows_.size() / spec_.rows_of_group;
   const int64_t epoch = group / groups, at = group % groups;
   const auto shuffled = [&] {
@@ -104,7 +106,7 @@ void RowOrder::check_mixed() const {
           rows_.file().string(), rows_.place_of(prompt), rows_.place_of(completion), tokens, spec_.seq_length));
   };
   const int64_t n = rows_.size(), of_step = spec_.rows_of_step;
-  if (!spec_.shuffle && n % of_step == 0) {
+  if (!spec_.shuffle && n % of_step == 0 && spec_.begun % of_step == 0) {
     for (int64_t row = 0; row < n; ++row) check(row, row / of_step * of_step + (row % of_step + of_step - 1) % of_step);
     return;
   }

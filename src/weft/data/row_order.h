@@ -5,6 +5,14 @@
 
 namespace weft {
 
+// Which samples a batch has: `first_batch` begins with `first_sample`, and the others follow it.
+struct BatchPlace {
+  int64_t first_batch = 0, first_sample = 0;
+  int64_t sample_of(int64_t batch, int64_t samples_of_batch) const {
+    return first_sample + (batch - first_batch) * samples_of_batch;
+  }
+};
+
 // Every row once an epoch, so many steps in a row. Sample k is completion k mod c of the row that is number k / c in
 // the order, where rows have c completions: those of a row follow each other. A sample is the prompt with that
 // completion, whose tokens alone count as targets; behind them it is filled up with id 0. Where sequences are scored
@@ -20,6 +28,7 @@ class RowOrder final : public TrainingSamples {
     bool mixes = false;        // whether prompts are also read with other completions; of rows with one each
     uint64_t seed = 0;
     bool shuffle = false;  // a new order each epoch; else the order of the file
+    int64_t begun = 0;     // rows of the order that were taken before: it goes on behind them
   };
   // Throws FileError where a step needs more rows than there are, they are no whole groups of one prompt each, or a
   // prompt is too long for another completion.
@@ -36,6 +45,8 @@ class RowOrder final : public TrainingSamples {
   const std::string& order_fingerprint() const override { return order_; }
 
   int64_t row_of(int64_t global_sample) const;
+  // A row's prompt with one of its completions, wherever the order has it.
+  void read_row(int64_t row, int64_t completion, const SampleRows& to) const;
   const IdRows& id_rows() const { return rows_; }
 
  private:

@@ -184,10 +184,20 @@ std::string fingerprint_of_gguf(const fs::path& path) {
   return hash.hex();
 }
 
+std::string fingerprint_of_adapter(const fs::path& folder) {
+  const SafetensorsFile file = SafetensorsFile::open(folder / kAdapterFile);
+  Hasher hash;
+  for (const SafetensorsEntry& t : file.tensors())
+    add_tensor(hash, fmt::format("{} {} {}\n", t.name, name_of(t.dtype), fmt::join(t.shape, ",")), file.bytes(t));
+  file.check_whole();
+  return hash.hex();
+}
+
 }  // namespace
 
 std::string fingerprint_of_weights(const fs::path& folder) {
   if (is_gguf(folder)) return fingerprint_of_gguf(folder);
+  if (is_adapter_folder(folder)) return fingerprint_of_adapter(folder);
   const SafetensorsFolder files = SafetensorsFolder::open(folder);
   Hasher hash;
   for (const SafetensorsFolder::Tensor& t : files.tensors())
@@ -216,6 +226,9 @@ void require_weights(const fs::path& folder, const char* what, const fs::path& w
 
 void require_base(const fs::path& folder, const fs::path& base) { require_weights(folder, "base", base); }
 void require_teacher(const fs::path& folder, const fs::path& teacher) { require_weights(folder, "teacher", teacher); }
+void require_reference(const fs::path& folder, const fs::path& reference) {
+  require_weights(folder, "reference", reference);
+}
 
 AdapterSpec adapter_of(const ModelSpec& model, const PeftConfig& config, std::string_view source) {
   const auto refuse = [&](const std::string& why) { throw ConfigError(fmt::format("{}: {}", source, why)); };

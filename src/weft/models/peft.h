@@ -36,13 +36,15 @@ bool is_adapter_folder(const std::filesystem::path& folder);
 PeftConfig read_peft_config(const std::filesystem::path& folder);
 // The base model's folder: as the file says it, seen from the current folder or from the adapter's. Throws FileError.
 std::filesystem::path base_of_adapter(const std::filesystem::path& folder, const PeftConfig& config);
-// Names the weights of a folder: of the tensors' names, types, shapes and their first and last bytes. Throws FileError.
+// Names the weights of a folder: of the tensors' names, types, shapes and their first and last bytes; of an adapter's
+// folder, the adapter's alone. Throws FileError.
 std::string fingerprint_of_weights(const std::filesystem::path& folder);
 // Throws FileError where the base of a weft checkpoint's folder has not the weights that it was trained beside; does
 // nothing where nothing says which these were.
 void require_base(const std::filesystem::path& folder, const std::filesystem::path& base);
-// Likewise of the teacher that a checkpoint's run learns from.
+// Likewise of the teacher that a checkpoint's run learns from, and of a reference beside which it judges.
 void require_teacher(const std::filesystem::path& folder, const std::filesystem::path& teacher);
+void require_reference(const std::filesystem::path& folder, const std::filesystem::path& reference);
 // adapter_config.json of the adapter of `model`, which has one.
 nlohmann::json to_json(const PeftConfig& config, const ModelSpec& model);
 // "quantization_config" of a config.json, as transformers has it for bitsandbytes: of weft/config.json of a checkpoint

@@ -8,7 +8,8 @@ namespace weft {
 namespace {
 
 bool same_size(const Recipe& a, const Recipe& b) {
-  return a.train.global_batch_size == b.train.global_batch_size &&
+  return a.train.objective == b.train.objective && a.objective == b.objective &&
+         a.data.valid.empty() == b.data.valid.empty() && a.train.global_batch_size == b.train.global_batch_size &&
          a.train.micro_batch_size == b.train.micro_batch_size && a.train.seq_length == b.train.seq_length;
 }
 

@@ -133,10 +133,12 @@ void set_objective(const Recipe& r, const ModelSpec& model, StepSpec& step) {
   step.evaluates = step.scores_first = true;
   step.num_sums = num_sums_of(r.train.objective);
   step.scores_others = r.train.objective == ObjectiveKind::kto;
-  const bool has_reference = r.train.objective != ObjectiveKind::reward && r.train.objective != ObjectiveKind::ppo;
+  const bool has_reference = weft::has_reference(r.train.objective);
   // An adapter that begins as nothing adds nothing to the reference.
-  step.scores_base = has_reference && model.adapter && r.adapter.path.empty();
-  if (has_reference && !step.scores_base) step.frozen = {{model, step.model}};
+  step.stored_reference = has_reference && r.objective.precompute_ref_log_probs;
+  if (!has_reference || step.stored_reference) return;
+  step.scores_base = model.adapter && r.adapter.path.empty() && r.objective.reference.empty();
+  if (!step.scores_base) step.frozen = {{model, step.model}};
 }
 
 }  // namespace

@@ -38,8 +38,8 @@ constexpr auto names_of(NumericsChoice) { return std::array{"fast"sv, "invariant
 enum class OptimizerKind : uint8_t { adamw, adamw8bit, sgd, muon };
 constexpr auto names_of(OptimizerKind) { return std::array{"adamw"sv, "adamw8bit"sv, "sgd"sv, "muon"sv}; }
 
-enum class LrScaling : uint8_t { none, linear, sqrt };
-constexpr auto names_of(LrScaling) { return std::array{"none"sv, "linear"sv, "sqrt"sv}; }
+enum class LrScaling : uint8_t { none, linear, sqrt, sqrt_adam };
+constexpr auto names_of(LrScaling) { return std::array{"none"sv, "linear"sv, "sqrt"sv, "sqrt_adam"sv}; }
 
 enum class MuonScale : uint8_t { match_rms_adamw, original };
 constexpr auto names_of(MuonScale) { return std::array{"match_rms_adamw"sv, "original"sv}; }

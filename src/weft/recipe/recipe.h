@@ -65,6 +65,8 @@ struct Recipe {
     std::string teacher = {}, teacher_logits = {};  // of distill, which needs one of them
     double temperature = 2, alpha = 0.5;
     DivergenceChoice divergence = DivergenceChoice::forward;
+    std::string reference = {};             // empty: the weights that the run, or the objective's phase, begins with
+    bool precompute_ref_log_probs = false;  // are the reference's log-probabilities kept in files beside the rows
     bool operator==(const Objective&) const = default;
   } objective;
   struct Optimizer {
@@ -157,6 +159,8 @@ void check_supported(const Recipe& recipe);
 std::string_view data_key_of(ObjectiveKind objective);
 // Whether that is data.train: texts and token files, of which every target may count; else rows.
 bool reads_tokens(ObjectiveKind objective);
+// Whether the model is judged beside a frozen one of the same shape.
+bool has_reference(ObjectiveKind objective);
 // How many sequences go through the model for one of what train.global_batch_size counts.
 int64_t sequences_of_sample(const Recipe& recipe);
 

@@ -43,8 +43,8 @@ std::vector<RecipeKey> recipe_keys(Recipe& r) {
        "share of each entry of data.train in the samples; empty: all their samples once an epoch, or the weights of "
        "the sources of the only entry, a dataset"},
       {"data.valid", &d.valid, anything(),
-       "files held out for evaluation, of the same kinds; of a dataset its held-out files; with data.pairs one such "
-       "file, of which whole batches are read"},
+       "files held out for evaluation, of the same kinds; of a dataset its held-out files; with data.pairs and "
+       "data.examples one such file, of which whole batches are read"},
       {"data.valid_fraction", &d.valid_fraction, fraction(),
        "instead: the last samples of each training file are held out, this share of them"},
       {"data.dtype", choice(d.dtype), anything(), "ids of raw token files; Megatron's say their own"},
@@ -180,6 +180,13 @@ std::vector<RecipeKey> recipe_keys(Recipe& r) {
       {"objective.advantage_std", choice(r.objective.advantage_std), anything(),
        "grpo: a reward beside its group's mean is divided by their standard deviation, of n - 1 or n; or by nothing"},
       {"objective.advantage_eps", &r.objective.advantage_eps, at_least(0), "grpo: added to that deviation"},
+      {"objective.reference", &r.objective.reference, anything(),
+       "dpo, kto, grpo: folder of the weights that completions are compared with, of model.path's shape; of an "
+       "adapter, "
+       "another adapter's; empty: those that the run (or the [[phase]] with this objective) begins with"},
+      {"objective.precompute_ref_log_probs", &r.objective.precompute_ref_log_probs, anything(),
+       "dpo, grpo: the reference reads all rows once, before the run, and what it makes of them is kept in a file "
+       "beside them (docs/formats/reference_logps.md): the run has no reference in memory"},
       {"objective.teacher", &r.objective.teacher, needed("teacher = \"hf-folder\""),
        "distill: Hugging Face folder of the model that is learned from, of the same vocabulary as model.path"},
       {"objective.teacher_logits", &r.objective.teacher_logits, anything(),
@@ -211,7 +218,8 @@ std::vector<RecipeKey> recipe_keys(Recipe& r) {
       {"optimizer.lr_wsd_decay_iters", &o.lr_wsd_decay_iters, count(0), "wsd: length of the fall at the end"},
       {"optimizer.lr_scaling", choice(o.lr_scaling), anything(),
        "how lr and min_lr follow the batch size where a [[phase]] or rampup_batch_size changes it: not at all; in "
-       "proportion (Goyal et al. 2017); or as its square root (Malladi et al. 2022, for Adam)"},
+       "proportion (Goyal et al. 2017); as its square root (Malladi et al. 2022, for Adam); or so with adam_beta1, "
+       "adam_beta2 and adam_eps, as that rule has it in full"},
       {"optimizer.weight_decay", &o.weight_decay, at_least(0),
        "of matrices and tables only, not of biases and norms; adamw, adamw8bit, muon: decoupled; sgd: added to the "
        "gradient"},

@@ -54,8 +54,9 @@ std::vector<RecipeKey> recipe_keys(Recipe& recipe);
 
 // Whether a recipe must have it. Of the data, what its objective reads.
 bool is_needed(const RecipeKey& key, const Recipe& recipe);
-// False for a setting that another optimizer alone has.
+// False for a setting that another optimizer alone has; or another objective, of [data] or [objective].
 bool heeds(OptimizerKind optimizer, const RecipeKey& key);
+bool heeds(ObjectiveKind objective, const RecipeKey& key);
 
 // "text", "whole number", "list of texts".
 std::string_view type_of(const RecipeKey& key);

@@ -150,6 +150,12 @@ class Parser {
     for (const PhaseProblem& p : phase_problems(recipe)) add(place_of(p.phase), p.text);
     if (!problems_.empty() || !has_phases(recipe)) return;
     for (PhaseSpan& span : phase_spans(recipe)) {
+      for (const RecipeKey& key : recipe_keys(span.recipe))
+        if (const std::string value = value_of(key);
+            span.phase > 0 && is_needed(key, span.recipe) && (value == "\"\"" || value == "[]"))
+          add(place_of(span.phase - 1),
+              fmt::format("{} is missing in steps {} to {}: {}; as in {}.{}", key.name, span.first_step,
+                          span.end_step - 1, key.help, key.section(), key.allowed.example));
       for (const Conflict& c : conflicts(span.recipe)) {
         std::string value;
         for (const RecipeKey& key : recipe_keys(span.recipe))
@@ -190,8 +196,7 @@ class Parser {
       }
       const toml::table* inside = node.as_table();
       if (inside == nullptr || inside->empty())
-        add(place(name.source()), fmt::format("[[phase]]: {}: expected section.key = value, as in optimizer.lr = 1e-4",
-                                              shown_name(std::string(name.str()))));
+        refuse_bare_name(std::string(name.str()), place(name.source()), keys);
       else
         for (const auto& [key, value] : *inside)
           read_phase_value(fmt::format("{}.{}", name.str(), key.str()), value, place(key.source()), keys, values);
@@ -213,14 +218,26 @@ class Parser {
       add(where, fmt::format("[[phase]]: require = {}: expected a list of these: {}", shown(value), kRequirementForm));
   }
 
+  // Of a phase: "lr = 3", "fromstep = 3".
+  void refuse_bare_name(const std::string& name, const Place& where, const std::vector<RecipeKey>& keys) {
+    std::string meant = nearest_name(name, {"from_step"});
+    for (const std::string& key : meant.empty() ? keys_like(name, keys) : std::vector<std::string>())
+      meant += (meant.empty() ? "" : " or ") + key;
+    if (const std::string hint = hint_of_key(name); meant.empty() && !hint.empty())
+      meant = "; " + hint;
+    else if (!meant.empty())
+      meant = fmt::format("; did you mean {}?", meant);
+    add(where, fmt::format("[[phase]]: {}: expected section.key = value, as in optimizer.lr = 1e-4{}", shown_name(name),
+                           meant));
+  }
+
   void read_phase_value(const std::string& name, const toml::node& value, const Place& where,
                         const std::vector<RecipeKey>& keys, std::map<std::string, std::string>& values) {
     const auto key = std::find_if(keys.begin(), keys.end(), [&](const RecipeKey& k) { return k.name == name; });
     if (key == keys.end()) return refuse_name(name, value, where);
-    const auto may = phase_keys();
-    if (std::find(may.begin(), may.end(), name) == may.end())
+    if (!is_phase_key(name))
       return add(where, fmt::format("{} = {} cannot change in a [[phase]]; these keys may: {}", name, shown(value),
-                                    fmt::join(may, ", ")));
+                                    phase_keys_text()));
     if (!read_value(*key, value)) return refuse_value(*key, value, where);
     values[name] = value_of(*key);
   }

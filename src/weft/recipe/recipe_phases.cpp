@@ -14,6 +14,12 @@ namespace {
 
 constexpr std::string_view kPhaseKeys[] = {"data.train",
                                            "data.weights",
+                                           "data.valid",
+                                           "data.pairs",
+                                           "data.rollouts",
+                                           "data.examples",
+                                           "data.chat_template",
+                                           "train.objective",
                                            "train.seq_length",
                                            "train.global_batch_size",
                                            "train.micro_batch_size",
@@ -25,7 +31,8 @@ constexpr std::string_view kPhaseKeys[] = {"data.train",
                                            "optimizer.lr_decay_iters",
                                            "optimizer.lr_wsd_decay_iters",
                                            "optimizer.lr_scaling"};
-constexpr int64_t kMostRampSteps = 1024;  // of one ramp
+constexpr std::string_view kPhaseSection = "objective.";  // all of which may change too
+constexpr int64_t kMostRampSteps = 1024;                  // of one ramp
 constexpr size_t kMostPhases = 256;
 
 bool sets(const Recipe::Phase& phase, std::string_view key) {
@@ -39,30 +46,87 @@ bool sets_schedule(const Recipe::Phase& phase) {
   });
 }
 
-double scaled_by(LrScaling scaling, int64_t from, int64_t to) {
-  const double ratio = double(to) / double(from);
+double scaled_by(LrScaling scaling, double ratio) {
   switch (scaling) {
     case LrScaling::none:
       return 1;
     case LrScaling::linear:
       return ratio;
     case LrScaling::sqrt:
+    case LrScaling::sqrt_adam:
       break;
   }
   return std::sqrt(ratio);
 }
 
-void scale_rate(PhaseSpan& span, double factor, bool with_min) {
-  span.lr_factor *= factor;
-  span.recipe.optimizer.lr *= factor;
-  if (with_min) span.recipe.optimizer.min_lr *= factor;
+// Which of the learning rates a phase has not stated itself.
+struct Unstated {
+  bool lr = true, min_lr = true;
+};
+
+// The span's batch is `ratio` times that of which its values are.
+void follow_batch(PhaseSpan& span, double ratio, const Unstated& unstated) {
+  auto& o = span.recipe.optimizer;
+  const double factor = scaled_by(o.lr_scaling, ratio);
+  if (unstated.lr) {
+    span.lr_factor *= factor;
+    o.lr *= factor;
+    if (unstated.min_lr) o.min_lr *= factor;
+  }
+  if (o.lr_scaling == LrScaling::sqrt_adam) span.decay_factor *= ratio;
+}
+
+// From k times the batch on, a step is as much of the averages as k steps were: 1 - beta' = k (1 - beta), eps' = eps /
+// sqrt(k), of the values that were stated.                                      Malladi et al. 2022, definition 5.2
+void set_averages(std::vector<PhaseSpan>& spans, const Recipe::Optimizer& stated) {
+  double age = 0, factor = 1;  // in steps whose averages have this factor
+  for (PhaseSpan& span : spans) {
+    age *= factor / span.decay_factor;
+    factor = span.decay_factor;
+    span.averaged_steps = int64_t(std::llround(age));
+    age += double(span.end_step - span.first_step);
+    if (factor == 1) continue;
+    auto& o = span.recipe.optimizer;
+    o.adam_beta1 = 1 - factor * (1 - stated.adam_beta1);
+    o.adam_beta2 = 1 - factor * (1 - stated.adam_beta2);
+    o.adam_eps = stated.adam_eps / std::sqrt(factor);
+  }
+}
+
+void set_value(const RecipeKey& key, const std::string& value) {
+  WEFT_CHECK(read_value(key, *parse_toml("v = " + value, "phase").get("v")), "{} = {}", key.name, value);
 }
 
 void set_values(Recipe& recipe, const Recipe::Phase& phase) {
   for (const RecipeKey& key : recipe_keys(recipe))
     for (const auto& [name, value] : phase.settings)
-      if (key.name == name)
-        WEFT_CHECK(read_value(key, *parse_toml("v = " + value, "phase").get("v")), "{} = {}", name, value);
+      if (key.name == name) set_value(key, value);
+}
+
+// Another objective has none of the settings that the one before alone heeds; where it reads data of another kind, what
+// was held out is of that.
+void forget_unheeded(Recipe& recipe, ObjectiveKind before) {
+  Recipe fallback;
+  const auto keys = recipe_keys(recipe), fallbacks = recipe_keys(fallback);
+  const ObjectiveKind now = recipe.train.objective;
+  for (size_t i = 0; i < keys.size(); ++i) {
+    const bool of_held_out = keys[i].name == "data.valid" && data_key_of(before) != data_key_of(now);
+    if (of_held_out || !heeds(now, keys[i])) set_value(keys[i], value_of(fallbacks[i]));
+  }
+}
+
+// The values of a phase that begins where those of `recipe` are in force.
+void begin_phase(Recipe& recipe, const Recipe::Phase& phase) {
+  const ObjectiveKind before = recipe.train.objective;
+  recipe.train.rampup_batch_size.clear();
+  if (sets(phase, "data.train")) recipe.data.weights.clear();  // which are of other entries
+  if (sets(phase, "train.objective")) {
+    Recipe given = recipe;
+    set_values(given, phase);
+    recipe.train.objective = given.train.objective;
+  }
+  if (recipe.train.objective != before) forget_unheeded(recipe, before);
+  set_values(recipe, phase);
 }
 
 // The span of a phase, behind that of the phase before it.
@@ -72,19 +136,21 @@ PhaseSpan following(const PhaseSpan& before, const Recipe::Phase& phase, int num
   auto& o = r.optimizer;
   span.phase = number;
   span.first_step = phase.from_step;
-  r.train.rampup_batch_size.clear();
-  if (sets(phase, "data.train")) r.data.weights.clear();  // which are of other entries
   if (sets_schedule(phase)) {
     span.lr_first_step = phase.from_step;
     o.lr_warmup_iters = o.lr_decay_iters = o.lr_wsd_decay_iters = 0;
   }
-  set_values(r, phase);
+  begin_phase(r, phase);
+  const bool begins = r.train.objective != before.recipe.train.objective && has_reference(r.train.objective);
+  if (begins || sets(phase, "objective.reference") || !has_reference(r.train.objective)) span.own_reference = 0;
+  if (begins && !sets(phase, "objective.reference")) {
+    span.own_reference = phase.from_step;
+    r.objective.reference = fmt::format("{}/checkpoints/step-{}", r.run.dir, phase.from_step);
+  }
   if (sets_schedule(phase) && o.lr_decay_iters == 0) o.lr_decay_iters = r.train.train_iters - phase.from_step;
-  if (sets(phase, "optimizer.lr"))
-    span.lr_factor = 1;
-  else
-    scale_rate(span, scaled_by(o.lr_scaling, before.recipe.train.global_batch_size, r.train.global_batch_size),
-               !sets(phase, "optimizer.min_lr"));
+  if (sets(phase, "optimizer.lr")) span.lr_factor = 1;
+  follow_batch(span, double(r.train.global_batch_size) / double(before.recipe.train.global_batch_size),
+               {.lr = !sets(phase, "optimizer.lr"), .min_lr = !sets(phase, "optimizer.min_lr")});
   return span;
 }
 
@@ -119,7 +185,7 @@ void add_ramp(const PhaseSpan& whole, std::vector<PhaseSpan>& spans) {
     PhaseSpan part = span;
     part.end_step = std::min(whole.end_step, span.first_step + of.steps);
     part.recipe.train.global_batch_size = of.batch;
-    scale_rate(part, scaled_by(part.recipe.optimizer.lr_scaling, whole.recipe.train.global_batch_size, of.batch), true);
+    follow_batch(part, double(of.batch) / double(whole.recipe.train.global_batch_size), {});
     span.first_step = part.end_step;
     spans.push_back(std::move(part));
   }
@@ -164,22 +230,41 @@ std::optional<std::string> ramp_problem(const Recipe& r) {
   return {};
 }
 
-// Why a setting does not go with the rest of the recipe.
-std::optional<std::string> setting_problem(const Recipe& r, const Recipe::Phase& phase, const std::string& key) {
-  const bool data = key.starts_with("data."), cut = data || key == "train.seq_length";
-  if (!reads_tokens(r.train.objective) && !key.starts_with("optimizer."))
+// Whether a model of text is all that it trains.
+bool trains_text(ObjectiveKind objective) {
+  return objective != ObjectiveKind::reward && objective != ObjectiveKind::ppo;
+}
+
+std::optional<std::string> objective_problem(const Recipe& before, const Recipe& now) {
+  const ObjectiveKind a = before.train.objective, b = now.train.objective;
+  if (a == b) return {};
+  if (const ObjectiveKind other = trains_text(a) ? b : a; !trains_text(other))
     return fmt::format(
-        "train.objective = \"{}\" has one batch size, sequence length and file for all of a run; only "
-        "keys of [optimizer] may change",
-        r.train.objective);
-  if (cut && !r.objective.teacher_logits.empty())
-    return "objective.teacher_logits was made of one sequence length and order of the data; objective.teacher in its "
-           "place has none of its own";
+        "\"{}\" trains a head that a model of \"{}\" has not, and the weights of a run stay the same set; the nearest "
+        "that works: a run of its own that begins with model.path = the last checkpoint of this one",
+        other, other == a ? b : a);
+  if (now.checkpoint.keep_best > 0)
+    return fmt::format(
+        "checkpoint.keep_best = {} compares held-out losses of all steps, and these objectives' are no "
+        "measure of each other; the nearest that works: checkpoint.keep_best = 0",
+        now.checkpoint.keep_best);
+  return {};
+}
+
+// Why a setting does not go with the rest of the recipe: as it is before the phase, and in it.
+std::optional<std::string> setting_problem(const Recipe& before, const Recipe& r, const Recipe::Phase& phase,
+                                           const std::string& key, const std::string& value) {
+  const bool data = key == "data.train" || key == "data.weights", cut = data || key == "train.seq_length";
+  if (key == "train.objective") return objective_problem(before, r);
+  if (cut && !r.objective.teacher_logits.empty() && !sets(phase, "objective.teacher_logits"))
+    return "objective.teacher_logits was made of one sequence length and order of the data; name those of this phase, "
+           "or objective.teacher in their place";
   if (cut && r.data.valid_fraction > 0)
     return "data.valid_fraction would hold out other samples in each phase, and train on those of another; name files "
            "in data.valid in its place";
   if (data && !r.data.loss_mask.empty()) return "data.loss_mask belongs to the one file of data.train; leave it out";
-  if (key == "optimizer.lr_scaling" && sets(phase, "optimizer.lr") && !sets(phase, "train.rampup_batch_size"))
+  const bool of_rates_alone = key == "optimizer.lr_scaling" && value != "\"sqrt_adam\"";
+  if (of_rates_alone && sets(phase, "optimizer.lr") && !sets(phase, "train.rampup_batch_size"))
     return "it has no effect in a phase that says optimizer.lr itself; leave one of them out";
   return {};
 }
@@ -196,7 +281,12 @@ std::optional<std::string> requirement_problem(const Recipe& r, const std::strin
 
 }  // namespace
 
-std::span<const std::string_view> phase_keys() { return kPhaseKeys; }
+bool is_phase_key(std::string_view key) {
+  return key.starts_with(kPhaseSection) ||
+         std::find(std::begin(kPhaseKeys), std::end(kPhaseKeys), key) != std::end(kPhaseKeys);
+}
+
+std::string phase_keys_text() { return fmt::format("{}, and all of [objective]", fmt::join(kPhaseKeys, ", ")); }
 
 bool has_phases(const Recipe& r) { return !r.phases.empty() || !r.train.rampup_batch_size.empty(); }
 
@@ -210,22 +300,33 @@ std::vector<PhaseSpan> phase_spans(const Recipe& recipe) {
     add_ramp(now, spans);
     if (!last) now = following(now, recipe.phases[i], int(i) + 1);
   }
+  set_averages(spans, recipe.optimizer);
+  for (PhaseSpan& span : spans)
+    if (span.recipe.data.valid.empty() && span.recipe.data.valid_fraction == 0) span.recipe.train.eval_interval = 0;
   return spans;
+}
+
+std::string name_of(const PhaseSpan& span) {
+  const int64_t last = span.end_step - 1;
+  return fmt::format(
+      "{}, {}", span.phase == 0 ? "at first" : fmt::format("phase {}", span.phase),
+      last == span.first_step ? fmt::format("step {}", last) : fmt::format("steps {} to {}", span.first_step, last));
 }
 
 std::string to_string(const PhaseSpan& span) {
   const Recipe& r = span.recipe;
   const auto& t = r.train;
-  const int64_t last = span.end_step - 1;
-  std::string text = fmt::format(
-      "{}, {}: {} samples of {} tokens, {} at a time; learning rate {:.4g} at most",
-      span.phase == 0 ? "at first" : fmt::format("phase {}", span.phase),
-      last == span.first_step ? fmt::format("step {}", last) : fmt::format("steps {} to {}", span.first_step, last),
-      t.global_batch_size, t.seq_length, t.micro_batch_size, r.optimizer.lr);
+  std::string text = name_of(span) + ": ";
+  if (t.objective != ObjectiveKind::cross_entropy) text += fmt::format("{}, ", t.objective);
+  text += fmt::format("{} samples of {} tokens, {} at a time; learning rate {:.4g} at most", t.global_batch_size,
+                      t.seq_length, t.micro_batch_size, r.optimizer.lr);
   if (span.lr_factor != 1)
     text += fmt::format(
         " ({:.4g} x {:.4g}, by optimizer.lr_scaling{})", r.optimizer.lr / span.lr_factor, span.lr_factor,
         r.optimizer.lr_scaling == LrScaling::none ? " before" : fmt::format(" = \"{}\"", r.optimizer.lr_scaling));
+  if (span.decay_factor != 1)
+    text += fmt::format("; adam_beta1 {:.6g}, adam_beta2 {:.6g}, adam_eps {:.4g}, with 1 - beta x {:.4g}",
+                        r.optimizer.adam_beta1, r.optimizer.adam_beta2, r.optimizer.adam_eps, span.decay_factor);
   if (span.lr_first_step > 0) text += fmt::format(", its schedule counted from step {}", span.lr_first_step);
   return text;
 }
@@ -237,17 +338,16 @@ std::vector<PhaseProblem> phase_problems(const Recipe& r) {
     all.push_back({-1, fmt::format("train.epochs = {}: expected 0 beside [[phase]] or train.rampup_batch_size, which "
                                    "count steps and samples of the run; say train.train_iters",
                                    r.train.epochs)});
-  if (!r.train.rampup_batch_size.empty() && !reads_tokens(r.train.objective))
-    all.push_back({-1, fmt::format("train.rampup_batch_size: train.objective = \"{}\" has one batch size for all of a "
-                                   "run; leave it out",
-                                   r.train.objective)});
   if (r.phases.size() > kMostPhases)
     all.push_back({-1, fmt::format("{} [[phase]] tables: expected at most {}; a batch that grows in many steps is "
                                    "train.rampup_batch_size",
                                    r.phases.size(), kMostPhases)});
   int64_t before = 0;
+  Recipe values = r;
   for (size_t i = 0; i < r.phases.size(); ++i) {
     const Recipe::Phase& phase = r.phases[i];
+    const Recipe of_before = values;
+    begin_phase(values, phase);
     const auto add = [&](const std::string& text) { all.push_back({int(i), name_of_phase(phase) + ": " + text}); };
     if (phase.from_step <= before)
       add(fmt::format("expected a step behind {}, where {} begins", before,
@@ -259,17 +359,17 @@ std::vector<PhaseProblem> phase_problems(const Recipe& r) {
       if (const auto problem = requirement_problem(r, one))
         add(fmt::format("require = {}: {}", in_quotes(one), *problem));
     if (phase.settings.empty() && phase.require.empty())
-      add(fmt::format("changes nothing; these keys may change: {}", fmt::join(kPhaseKeys, ", ")));
+      add(fmt::format("changes nothing; these keys may change: {}", phase_keys_text()));
     for (const auto& [key, value] : phase.settings)
-      if (const auto problem = setting_problem(r, phase, key)) add(fmt::format("{} = {}: {}", key, value, *problem));
+      if (const auto problem = setting_problem(of_before, values, phase, key, value))
+        add(fmt::format("{} = {}: {}", key, value, *problem));
   }
   if (!all.empty()) return all;
   Recipe now = r;  // a ramp must reach the batch size of its own phase
   for (size_t i = 0; i < r.phases.size(); ++i) {
     if (const auto problem = cut_ramp_problem(now, i > 0 ? r.phases[i - 1].from_step : 0, r.phases[i]))
       all.push_back({int(i), name_of_phase(r.phases[i]) + ": " + *problem});
-    now.train.rampup_batch_size.clear();
-    set_values(now, r.phases[i]);
+    begin_phase(now, r.phases[i]);
     if (const auto problem = ramp_problem(now)) {
       all.push_back({int(i), name_of_phase(r.phases[i]) + ": " + *problem});
       break;  // what follows counts by this ramp

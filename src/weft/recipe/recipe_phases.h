@@ -2,17 +2,18 @@
 // [[phase]] tables and from train.rampup_batch_size, by which the batch grows in steps.
 #pragma once
 #include <cstdint>
-#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "weft/base/error.h"
 #include "weft/recipe/recipe.h"
 
 namespace weft {
 
-// The keys that a [[phase]] may have.
-std::span<const std::string_view> phase_keys();
+// Whether a [[phase]] may have a key; and which may, for messages.
+bool is_phase_key(std::string_view key);
+std::string phase_keys_text();
 
 bool has_phases(const Recipe& recipe);
 
@@ -23,14 +24,37 @@ struct PhaseSpan {
   // The step from which the learning rate's schedule counts; 0: it is that of the whole run.
   int64_t lr_first_step = 0;
   double lr_factor = 1;  // by which optimizer.lr_scaling has multiplied the learning rate that was stated
-  Recipe recipe;         // with the values of these steps, without phases
+  // By which "sqrt_adam" has multiplied 1 - beta of Adam's averages; and how many steps of this span would have made
+  // them as old as they are where it begins. Without that rule: 1, and first_step.
+  double decay_factor = 1;
+  int64_t averaged_steps = 0;
+  // From this step on the weights are the reference of the objective, and objective.reference is the checkpoint that
+  // the run keeps of them; 0: they are not, and the run begins with its reference, or names it.
+  int64_t own_reference = 0;
+  Recipe recipe;  // with the values of these steps, without phases
 };
 // All of a run, in the order of the steps; of a recipe without phases one, which is the recipe. The recipe has been
 // judged (parse_recipe).
 std::vector<PhaseSpan> phase_spans(const Recipe& recipe);
 
+// "phase 1, steps 100 to 199", with which the following begins and messages about its data do.
+std::string name_of(const PhaseSpan& span);
 // "phase 1, steps 100 to 199: 64 samples of 1024 tokens, 4 at a time; learning rate 0.0006 at most (0.0003 x 2, ...)"
 std::string to_string(const PhaseSpan& span);
+
+// Calls f(); an error of a recipe or a file gets the span's name before its message, unless the run has no other.
+template <class F>
+auto in_phase(const PhaseSpan& span, bool is_only, const F& f) {
+  try {
+    return f();
+  } catch (const ConfigError& e) {
+    if (is_only) throw;
+    throw ConfigError(fmt::format("{}: {}", name_of(span), e.what()));
+  } catch (const FileError& e) {
+    if (is_only) throw;
+    throw FileError(fmt::format("{}: {}", name_of(span), e.what()));
+  }
+}
 
 // What is wrong with the phases themselves: their order, keys that do not go with the recipe. [place of the phase in
 // Recipe::phases, or -1 of the recipe] and the problem. Where nothing is, values of each span may still not fit each

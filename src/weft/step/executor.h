@@ -16,6 +16,10 @@
 
 namespace weft {
 
+// Writes the losses that are stored of a frozen model at the tokens of a micro-batch here: 0 where a target does not
+// count.
+using ReadReference = std::function<void(int64_t micro_batch, std::span<double> losses)>;
+
 class Executor {
  public:
   struct Resources {
@@ -38,6 +42,7 @@ class Executor {
     const Objective& objective = kNextToken;
     int64_t batch = 0;                       // which one of the run it is, for the objective
     const LoadMicroBatch* others = nullptr;  // where the objective scores other sequences too: these
+    ReadReference reference = {};            // where the reference's losses are stored: those of this batch
     // Hear of every instruction, with its action (none: at the end of the step), before it begins, and when it has
     // ended.
     std::function<void(const Action*, const Instruction&)> begins = {};
@@ -113,7 +118,8 @@ class Executor {
     std::vector<Losses> frozen;  // by each frozen one
     Losses counted;              // 1 where a target counts, else 0; none where nothing is summed
   };
-  Scored score_with(const LoadMicroBatch& load);
+  Scored score_with(const LoadMicroBatch& load, const ReadReference& reference);
+  Losses stored_losses(const ReadReference& reference) const;
   void add_sums(const Scored& scored, bool others, const StepInput& input);
   void wait_sum_sequences();
   int64_t num_sums_of_batch() const;

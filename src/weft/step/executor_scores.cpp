@@ -61,22 +61,22 @@ void Executor::score_batch(const StepInput& input) {
            step_.predicts_values == objective.weighs_values() && step_.distillation() == objective.distillation()),
       "a step that was planned for another objective");
   sums_.assign(is_dry() ? 0 : size_t(num_sums_of_batch()), 0);
-  scored_ = score_with(input.load);
+  scored_ = score_with(input.load, input.reference);
   if (step_.num_sums == 0) return;
   add_sums(scored_, false, input);
-  if (step_.scores_others) add_sums(score_with(is_dry() ? input.load : *input.others), true, input);
+  if (step_.scores_others) add_sums(score_with(is_dry() ? input.load : *input.others, {}), true, input);
   wait_sum_sequences();
 }
 
 Objective::Sums Executor::measure(const StepInput& input) {
-  WEFT_CHECK(!is_dry() && step_.num_sums > 0 && !step_.scores_others,
-             "an objective that sums nothing of one batch alone");
+  WEFT_CHECK(!is_dry() && step_.num_sums > 0 && (!step_.scores_others || input.others != nullptr),
+             "an objective that sums nothing of a batch, or the other sequences are missing");
   score_batch(input);
   return sums_;
 }
 
 // The losses that the objective asks for. In a dry run, one micro-batch sends what each of them does.
-Executor::Scored Executor::score_with(const LoadMicroBatch& load) {
+Executor::Scored Executor::score_with(const LoadMicroBatch& load, const ReadReference& reference) {
   const int64_t all = step_.order.num_micro_batches;
   Scored scored{.own = {}, .values = {}, .frozen = {}, .counted = Losses(static_cast<size_t>(all))};
   const auto numbers_of = [&](const Tensor& x, double factor) {
@@ -105,7 +105,20 @@ Executor::Scored Executor::score_with(const LoadMicroBatch& load) {
   if (step_.scores_first) scored.own = losses_of(model_, state_.params);
   if (step_.scores_base) scored.frozen.push_back(losses_of(model_, state_.params, false));
   for (FrozenModel& other : state_.frozen) scored.frozen.push_back(losses_of(other.model, other.params));
+  if (step_.stored_reference) scored.frozen.push_back(stored_losses(reference));
   return scored;
+}
+
+// As a frozen model here would have them: those of the stage with the head.
+Executor::Losses Executor::stored_losses(const ReadReference& reference) const {
+  Losses losses;
+  if (is_dry()) return losses;
+  WEFT_CHECK(reference, "a step beside stored losses of a reference, and none are given");
+  for (int64_t i = 0; i < step_.order.num_micro_batches; ++i) {
+    losses.emplace_back(size_t(step_.micro_batch_tokens()), 0.0);
+    if (step_.has_head()) reference(i, losses.back());
+  }
+  return losses;
 }
 
 int64_t Executor::num_sums_of_batch() const {

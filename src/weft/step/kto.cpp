@@ -47,18 +47,40 @@ double Kto::loss(double, Sums sums) const {
 }
 
 Objective::Terms Kto::terms(Sums sums) const {
-  double count[2] = {}, reward[2] = {}, logp[2] = {};  // of the desirable, the others
+  Totals totals;
+  add(sums, totals);
+  return terms_of(totals);
+}
+
+Objective::Terms Kto::terms_of_all(std::span<const std::vector<double>> batches) const {
+  Totals totals;
+  for (const std::vector<double>& sums : batches) add(sums, totals);
+  return terms_of(totals);
+}
+
+void Kto::add(Sums sums, Totals& to) const {
+  const double z = reference_point(sums);
+  to.batches += 1;
+  to.kl += z;
+  to.kl_before_clamp += mean_of_others(sums);
   for (int64_t i = 0; i < spec_.num_examples; ++i) {
     const int kind = desirable(sums, i) ? 0 : 1;
-    count[kind] += 1;
-    reward[kind] += spec_.beta * moved(sums, i);
-    logp[kind] += sums[size_t(i * kSums + kLogp)];
+    const double d = moved(sums, i);
+    if (kind == 0 ? d > z : d < z) to.right += 1;
+    to.count[kind] += 1;
+    to.reward[kind] += spec_.beta * d;
+    to.logp[kind] += sums[size_t(i * kSums + kLogp)];
   }
-  return {{"kl", reference_point(sums)},
-          {"kl_before_clamp", mean_of_others(sums)},
+}
+
+Objective::Terms Kto::terms_of(const Totals& all) {
+  const auto& [batches, kl, kl_before_clamp, right, count, reward, logp] = all;
+  return {{"kl", kl / batches},
+          {"kl_before_clamp", kl_before_clamp / batches},
           {"reward_chosen", reward[0] / count[0]},
           {"reward_rejected", reward[1] / count[1]},
           {"margin", reward[0] / count[0] - reward[1] / count[1]},
+          {"accuracy", right / (count[0] + count[1])},
           {"logp_chosen", logp[0] / count[0]},
           {"logp_rejected", logp[1] / count[1]}};
 }

@@ -36,10 +36,20 @@ class Kto final : public Objective {
   double divisor(int64_t) const override { return double(spec_.num_examples); }
   double loss(double weighted, Sums sums) const override;
   // kl, which is z, and kl_before_clamp; reward_* = beta d and logp_*, means over the desirable examples (chosen) or
-  // the others (rejected), NaN where there are none; margin, the difference of the rewards.
+  // the others (rejected), NaN where there are none; margin, the difference of the rewards; accuracy, the share of
+  // examples that are on their side of the reference point: d above z of desirable ones, below it of the others.
   Terms terms(Sums sums) const override;
+  // kl of each batch counts alike; the rest are means over all examples.
+  Terms terms_of_all(std::span<const std::vector<double>> batches) const override;
 
  private:
+  // Of some batches, of the desirable examples and the others.
+  struct Totals {
+    double batches = 0, kl = 0, kl_before_clamp = 0, right = 0;
+    double count[2] = {}, reward[2] = {}, logp[2] = {};
+  };
+  void add(Sums sums, Totals& to) const;
+  static Terms terms_of(const Totals& totals);
   static bool desirable(Sums sums, int64_t i);
   static double moved(Sums sums, int64_t i);  // d
   double mean_of_others(Sums sums) const;

@@ -67,6 +67,17 @@ class Objective {
   virtual double loss(double weighted, Sums) const { return weighted; }
   using Terms = std::vector<std::pair<std::string, double>>;
   virtual Terms terms(Sums) const { return {}; }
+  // The same of several global batches together, at least one: where a term is no mean over as many in each of them,
+  // this is not the mean of what `terms` says of each.
+  virtual Terms terms_of_all(std::span<const std::vector<double>> batches) const {
+    Terms all = terms(batches[0]);
+    for (const auto& batch : batches.subspan(1)) {
+      const Terms more = terms(batch);
+      for (size_t i = 0; i < all.size(); ++i) all[i].second += more[i].second;
+    }
+    for (auto& [name, value] : all) value /= double(batches.size());
+    return all;
+  }
   // The same beside a teacher, of the sums of both losses, divided.
   virtual Terms taught_terms(double /*divergence*/, double /*cross_entropy*/) const { return {}; }
 };

@@ -39,8 +39,10 @@ struct StepSpec {
   // ones. Needs `evaluates`.
   bool scores_first = false;
   std::vector<FrozenSpec> frozen = {};
-  bool scores_base = false;    // is the first frozen model this one without its adapter; `frozen` has the others
-  bool scores_others = false;  // are there more passes like these, over other sequences
+  bool scores_base = false;  // is the first frozen model this one without its adapter; `frozen` has the others
+  // Or are the losses of the only frozen model read (Executor::StepInput::reference), which is then not here.
+  bool stored_reference = false;
+  bool scores_others = false;                // are there more passes like these, over other sequences
   std::optional<TeacherSpec> teacher = {};   // scores no tokens: the loss is beside its distributions
   std::optional<StoredTeacher> stored = {};  // else, instead of that
   int num_sums = 0;                          // of these passes, for each sequence of the global batch, over all ranks
@@ -48,7 +50,7 @@ struct StepSpec {
   bool counts_experts = false;
   bool predicts_values = false;   // does the model predict values, which the objective weighs
   bool predicts_further = false;  // does the model have a module of multi-token prediction
-  size_t num_frozen() const { return frozen.size() + (scores_base ? 1 : 0); }
+  size_t num_frozen() const { return frozen.size() + (scores_base || stored_reference ? 1 : 0); }
   bool begins_with_scores() const { return scores_first || counts_experts || num_frozen() > 0 || teacher; }
   // How the loss is beside a teacher; none where there is none.
   std::optional<Distillation> distillation() const {

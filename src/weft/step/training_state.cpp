@@ -29,7 +29,7 @@ PersistentArenas::PersistentArenas(const Sizes& s, const std::shared_ptr<Memory>
     : params(begun_again(std::move(kept.params), s.params)),
       grads("gradients", s.grads, memory),
       states(begun_again(std::move(kept.states), s.states)),
-      frozen(begun_again(std::move(kept.frozen), s.frozen)),
+      frozen(kept.frozen ? begun_again(std::move(*kept.frozen), s.frozen) : Arena("frozen weights", s.frozen, memory)),
       transit("blocks in transit", s.transit, memory),
       constants("constants", s.constants, memory),
       records("losses and norms", s.records, memory->shared()) {}

@@ -12,7 +12,8 @@ namespace weft {
 
 // What stays where it lies from one phase of a run to the next, whose steps differ but whose weights do not.
 struct KeptArenas {
-  Arena params, states, frozen;
+  Arena params, states;
+  std::optional<Arena> frozen;  // none: the frozen weights are others
 };
 
 // Default-made, they count: a dry run. With capacities, they hold.

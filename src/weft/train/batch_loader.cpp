@@ -104,21 +104,21 @@ void BatchLoader::load(int64_t step, MicroBatch& b) {
   if (!b.top.ids) return;
   top_.resize(shape_.seq_length, b.top.ids.cols());
   for (int64_t i = 0; i < shape_.micro_batch_size; ++i) {
-    samples_.read_top(first_of(step, b) + i, top_.rows());
+    samples_.read_top(first_of(step, b.index) + i, top_.rows());
     set_top(b, i, top_);
   }
 }
 
 void BatchLoader::load_others(int64_t step, MicroBatch& b) { load_by(&TrainingSamples::read_other, step, b); }
 
-int64_t BatchLoader::first_of(int64_t step, const MicroBatch& b) const {
-  return shape_.sample_of(step) + shape_.order.global_of(b.index) * shape_.micro_batch_size;
+int64_t BatchLoader::first_of(int64_t step, int64_t micro_batch) const {
+  return first_of(step) + shape_.order.global_of(micro_batch) * shape_.micro_batch_size;
 }
 
 void BatchLoader::load_by(Read read, int64_t step, MicroBatch& b) {
   std::vector<AttentionSpan>& spans = spans_[size_t(b.index)];
   spans.clear();
-  const int64_t first = first_of(step, b);
+  const int64_t first = first_of(step, b.index);
   for (int64_t i = 0; i < shape_.micro_batch_size; ++i) {
     (samples_.*read)(first + i, sample_.rows());
     set_sequence(b, i, sample_, (first + i) * shape_.seq_length);

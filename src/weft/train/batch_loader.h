@@ -58,11 +58,13 @@ class BatchLoader {
   void load(int64_t step, MicroBatch& b);
   // The same with the samples' other sequences (TrainingSamples::read_other).
   void load_others(int64_t step, MicroBatch& b);
+  // The global number of the first sample of a step, and of a micro-batch of this rank.
+  int64_t first_of(int64_t step) const { return shape_.sample_of(step); }
+  int64_t first_of(int64_t step, int64_t micro_batch) const;
 
  private:
   using Read = void (TrainingSamples::*)(int64_t, const SampleRows&) const;
   void load_by(Read read, int64_t step, MicroBatch& b);
-  int64_t first_of(int64_t step, const MicroBatch& b) const;  // the global number of its first sample
 
   const TrainingSamples& samples_;
   Shape shape_;

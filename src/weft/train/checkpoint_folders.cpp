@@ -10,6 +10,8 @@
 #include "weft/comm/agree.h"
 #include "weft/train/checkpoint_state.h"
 
+#include "weft/recipe/recipe_phases.h"
+
 namespace weft {
 namespace {
 
@@ -253,6 +255,9 @@ KeptCheckpoints kept_checkpoints(const Recipe& recipe) {
   KeptCheckpoints kept{.latest = recipe.checkpoint.keep_latest, .best = {}};
   for (const ScoredCheckpoint& best : best_checkpoints(recipe.run.dir, recipe.checkpoint.keep_best))
     kept.best.push_back(best.path);
+  if (has_phases(recipe))
+    for (const PhaseSpan& span : phase_spans(recipe))
+      if (span.own_reference > 0) kept.best.emplace_back(span.recipe.objective.reference);
   return kept;
 }
 

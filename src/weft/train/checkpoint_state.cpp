@@ -194,6 +194,7 @@ void save_progress(const fs::path& file, const Progressed& progressed, const std
       {"tokenizer", tokenizer},  {"context", progressed.context}};
   if (!progressed.base.empty()) json["base"] = progressed.base;
   if (!progressed.teacher.empty()) json["teacher"] = progressed.teacher;
+  if (!progressed.reference.empty()) json["reference"] = progressed.reference;
   if (const auto& h = progressed.held_out) json["held_out"] = {{"loss", h->loss}, {"tokens", h->tokens}};
   if (const auto& p = progressed.place)
     json["place"] = {{"phase", p->phase}, {"mix", p->mix}, {"next_sample", p->next_sample}, {"begun", p->begun}};
@@ -251,6 +252,7 @@ Progressed load_progress(const fs::path& file) {
           .held_out = held_out_in(fields),
           .base = fields.has("base") ? fields.string("base") : "",
           .teacher = fields.has("teacher") ? fields.string("teacher") : "",
+          .reference = fields.has("reference") ? fields.string("reference") : "",
           .place = place_in(fields)};
 }
 

@@ -31,9 +31,9 @@ struct Progressed {                               // how far a run is
   std::vector<RunSource> sources = {};            // its training files; none of a checkpoint before there were any
   int64_t context = 0;                            // tokens that the model is trained to see at once; 0: not said
   std::optional<HeldOut> held_out = {};           // where the weights were evaluated
-  std::string base = {};     // fingerprint_of_weights of what it reads and never writes: an adapter's base, a reference
-  std::string teacher = {};  // likewise
-  std::optional<MixPlace> place = {};  // of a run with phases
+  std::string base = {};  // fingerprint_of_weights of what it reads and never writes: an adapter's base, a reference
+  std::string teacher = {}, reference = {};  // likewise, of objective.teacher and objective.reference
+  std::optional<MixPlace> place = {};        // of a run with phases
 };
 
 struct CheckpointSource {

@@ -30,7 +30,14 @@ std::unique_ptr<const Objective> dpo_of(const Recipe& r) {
                 .num_pairs = r.train.global_batch_size});
 }
 
-std::unique_ptr<const Objective> grpo_of(const Recipe& r, const RowOrder& order) {
+// By batch and sequence of it, the row.
+auto row_by_place(const Recipe& r, const RowOrder& order, const BatchPlace& place) {
+  return [&order, place, of_batch = r.train.global_batch_size](int64_t batch, int64_t sequence) {
+    return order.row_of(place.sample_of(batch, of_batch) + sequence);
+  };
+}
+
+std::unique_ptr<const Objective> grpo_of(const Recipe& r, const RowOrder& order, const BatchPlace& place) {
   const auto& o = r.objective;
   using Normalisation = Grpo::Normalisation;
   const Grpo::Spec spec{.clip_eps_low = o.clip_eps_low,
@@ -42,34 +49,34 @@ std::unique_ptr<const Objective> grpo_of(const Recipe& r, const RowOrder& order)
                         .max_completion_length = o.max_completion_length,
                         .num_sequences = r.train.global_batch_size};
   return std::make_unique<Grpo>(spec, [&order, advantages = advantages_of(order.id_rows(), o),
-                                       of_batch = r.train.global_batch_size](int64_t batch, int64_t sequence) {
-    const int64_t row = order.row_of(batch * of_batch + sequence);
+                                       row_at = row_by_place(r, order, place)](int64_t batch, int64_t sequence) {
+    const int64_t row = row_at(batch, sequence);
     return Grpo::Sampled{.advantage = advantages[size_t(row)],
                          .old_logps = order.id_rows().token_numbers(row),
                          .first_target = int64_t(order.id_rows().prompt(row).size()) - 1};
   });
 }
 
-std::unique_ptr<const Objective> kto_of(const Recipe& r, const RowOrder& order) {
+std::unique_ptr<const Objective> kto_of(const Recipe& r, const RowOrder& order, const BatchPlace& place) {
   const auto& o = r.objective;
   return std::make_unique<Kto>(Kto::Spec{.beta = o.beta,
                                          .desirable_weight = o.desirable_weight,
                                          .undesirable_weight = o.undesirable_weight,
                                          .num_examples = r.train.global_batch_size},
-                               [&order, of_batch = r.train.global_batch_size](int64_t batch, int64_t sequence) {
-                                 return order.id_rows().number(order.row_of(batch * of_batch + sequence)) != 0;
+                               [&order, row_at = row_by_place(r, order, place)](int64_t batch, int64_t sequence) {
+                                 return order.id_rows().number(row_at(batch, sequence)) != 0;
                                });
 }
 
-std::unique_ptr<const Objective> ppo_of(const Recipe& r, const RowOrder& order) {
+std::unique_ptr<const Objective> ppo_of(const Recipe& r, const RowOrder& order, const BatchPlace& place) {
   const auto& o = r.objective;
   const Ppo::Spec spec{.clip_eps_low = o.clip_eps_low,
                        .clip_eps_high = o.clip_eps_high,
                        .value_clip = o.value_clip,
                        .value_coef = o.value_coef};
-  return std::make_unique<Ppo>(spec, [&order, returns = std::make_shared<BatchReturns>(order, r),
-                                      of_batch = r.train.global_batch_size](int64_t batch, int64_t sequence) {
-    const int64_t row = order.row_of(batch * of_batch + sequence);
+  return std::make_unique<Ppo>(spec, [&order, returns = std::make_shared<BatchReturns>(order, r, place),
+                                      row_at = row_by_place(r, order, place)](int64_t batch, int64_t sequence) {
+    const int64_t row = row_at(batch, sequence);
     const BatchReturns::OfSequence of = returns->of(batch, sequence);
     return Ppo::Sampled{.advantages = of.advantages,
                         .returns = of.returns,
@@ -81,15 +88,17 @@ std::unique_ptr<const Objective> ppo_of(const Recipe& r, const RowOrder& order) 
 
 }  // namespace
 
-std::unique_ptr<const Objective> objective_of(const Recipe& r, const TrainingSamples& samples) {
+std::unique_ptr<const Objective> objective_of(const Recipe& r, const TrainingSamples& samples,
+                                              const BatchPlace& place) {
   if (r.train.objective == ObjectiveKind::cross_entropy) return std::make_unique<NextToken>();
   if (r.train.objective == ObjectiveKind::distill) return std::make_unique<Distill>(teacher_loss_of(r));
   if (r.train.objective == ObjectiveKind::dpo) return dpo_of(r);
   if (r.train.objective == ObjectiveKind::reward)
     return std::make_unique<Reward>(Reward::Spec{.num_pairs = r.train.global_batch_size});
   WEFT_CHECK(samples.rows() != nullptr, "an objective over rows needs rows");
-  if (r.train.objective == ObjectiveKind::ppo) return ppo_of(r, *samples.rows());
-  return r.train.objective == ObjectiveKind::kto ? kto_of(r, *samples.rows()) : grpo_of(r, *samples.rows());
+  const RowOrder& rows = *samples.rows();
+  if (r.train.objective == ObjectiveKind::ppo) return ppo_of(r, rows, place);
+  return r.train.objective == ObjectiveKind::kto ? kto_of(r, rows, place) : grpo_of(r, rows, place);
 }
 
 std::vector<double> advantages_of(const IdRows& rows, const Recipe::Objective& o) {
@@ -124,9 +133,21 @@ std::vector<std::string> begin_teacher(const Recipe& recipe, RankRun& rank, int 
 
 }  // namespace
 
+Recipe recipe_of_reference(const Recipe& recipe) {
+  Recipe r = recipe;
+  if (recipe.objective.reference.empty()) return r;
+  if (recipe.adapter.kind != AdapterKind::none) {
+    r.adapter.path = recipe.objective.reference;
+  } else {
+    r.model.path = recipe.objective.reference;
+    r.model.init = InitChoice::pretrained;
+  }
+  return r;
+}
+
 std::vector<std::string> start_frozen(const Recipe& recipe, RankRun& rank, int num_threads) {
   for (FrozenModel& other : rank.state.frozen)
-    begin_weights(recipe, rank.plan.model, other.params, rank.backend, num_threads);
+    begin_weights(recipe_of_reference(recipe), rank.plan.model, other.params, rank.backend, num_threads);
   return rank.state.teacher ? begin_teacher(recipe, rank, num_threads) : std::vector<std::string>();
 }
 

@@ -10,15 +10,19 @@
 
 namespace weft {
 
-// `samples` are the run's, and must outlive it.
-std::unique_ptr<const Objective> objective_of(const Recipe& recipe, const TrainingSamples& samples);
+// `samples` are the run's, and must outlive it; `place` says which of them a batch has.
+std::unique_ptr<const Objective> objective_of(const Recipe& recipe, const TrainingSamples& samples,
+                                              const BatchPlace& place = {});
 
 // The reward of each row beside those of its group, consecutive rows: (reward - mean) / (std + eps), or without the
 // division.                                                                     Shao et al. 2024, section 4.1.2
 std::vector<double> advantages_of(const IdRows& rows, const Recipe::Objective& objective);
 
-// Writes the weights of the frozen models: of a reference, those that the run began with, from model.path or by
-// train.seed, also where it goes on from a checkpoint; of a teacher, those of its folder. Returns what was passed over
+// The recipe whose first weights are those of its reference: objective.reference's, else its own.
+Recipe recipe_of_reference(const Recipe& recipe);
+
+// Writes the weights of the frozen models: of a reference, recipe_of_reference's first ones, also where the run goes on
+// from a checkpoint; of a teacher, those of its folder. Returns what was passed over
 // there, in words. Throws FileError. Collective.
 std::vector<std::string> start_frozen(const Recipe& recipe, RankRun& rank, int num_threads);
 

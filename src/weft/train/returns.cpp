@@ -35,8 +35,8 @@ Returns returns_of(const IdRows& rows, int64_t row, const Recipe::Objective& o) 
   return r;
 }
 
-BatchReturns::BatchReturns(const RowOrder& order, const Recipe& recipe)
-    : order_(order), objective_(recipe.objective), rows_of_batch_(recipe.train.global_batch_size) {}
+BatchReturns::BatchReturns(const RowOrder& order, const Recipe& recipe, const BatchPlace& place)
+    : order_(order), objective_(recipe.objective), rows_of_batch_(recipe.train.global_batch_size), place_(place) {}
 
 BatchReturns::OfSequence BatchReturns::of(int64_t batch, int64_t sequence) {
   if (batch != open_) open(batch);
@@ -47,8 +47,9 @@ BatchReturns::OfSequence BatchReturns::of(int64_t batch, int64_t sequence) {
 void BatchReturns::open(int64_t batch) {
   all_ = {};
   ends_.clear();
+  const int64_t first = place_.sample_of(batch, rows_of_batch_);
   for (int64_t i = 0; i < rows_of_batch_; ++i) {
-    const Returns r = returns_of(order_.id_rows(), order_.row_of(batch * rows_of_batch_ + i), objective_);
+    const Returns r = returns_of(order_.id_rows(), order_.row_of(first + i), objective_);
     all_.advantages.insert(all_.advantages.end(), r.advantages.begin(), r.advantages.end());
     all_.returns.insert(all_.returns.end(), r.returns.begin(), r.returns.end());
     ends_.push_back(all_.returns.size());

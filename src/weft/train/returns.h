@@ -22,7 +22,7 @@ Returns returns_of(const IdRows& rows, int64_t row, const Recipe::Objective& obj
 // batch (var of n - 1); each rank computes the whole batch. Borrows `order`.
 class BatchReturns {
  public:
-  BatchReturns(const RowOrder& order, const Recipe& recipe);
+  BatchReturns(const RowOrder& order, const Recipe& recipe, const BatchPlace& place = {});
   struct OfSequence {
     std::span<const double> advantages, returns;  // until another batch is asked for
   };
@@ -34,6 +34,7 @@ class BatchReturns {
   const RowOrder& order_;
   const Recipe::Objective objective_;
   const int64_t rows_of_batch_;
+  const BatchPlace place_;
   int64_t open_ = -1;         // the batch of which this is
   Returns all_;               // of its tokens
   std::vector<size_t> ends_;  // [sequence] in them

@@ -15,6 +15,7 @@
 #include "weft/plan/run_plan.h"
 #include "weft/records/clock.h"
 #include "weft/train/data_files.h"
+#include "weft/train/run_reference.h"
 #include "weft/train/run_tokenizer.h"
 
 namespace weft {
@@ -92,7 +93,7 @@ RowOrder::Spec order_of(const Recipe& r) {
 
 }  // namespace
 
-RunData open_row_data(const Recipe& r, int64_t vocab_size) {
+RunData open_row_data(const Recipe& r, int64_t vocab_size, const std::vector<int64_t>& begun) {
   IdRows::Spec spec = rows_of(r);
   spec.vocab_size = vocab_size;
   std::optional<RowEncoder> encoder;  // rows of ids need no tokenizer
@@ -100,7 +101,9 @@ RunData open_row_data(const Recipe& r, int64_t vocab_size) {
   RunData data;
   data.warning = warning_of(rows);
   data.sources.push_back({.path = rows.file().string(), .contents = rows.fingerprint(), .dataset = "", .version = ""});
-  data.train = std::make_shared<RowOrder>(std::move(rows), order_of(r));
+  RowOrder::Spec train = order_of(r);
+  train.begun = begun.empty() ? 0 : begun[0];
+  data.train = std::make_shared<RowOrder>(std::move(rows), train);
   if (!r.data.valid.empty()) {
     spec.file = r.data.valid[0];
     RowOrder::Spec order = order_of(r);
@@ -147,7 +150,8 @@ DataSpec data_spec_of(const Recipe& r, int64_t vocab_size) {
 void require_run_data(const Recipe& r) {
   if (!reads_tokens(r.train.objective)) {
     require_sources({rows_of(r).file.string()});
-    return require_sources(r.data.valid);
+    require_sources(r.data.valid);
+    return require_reference_folders(r);
   }
   const DataFiles train = training_files_of(r);
   if (!r.data.loss_mask.empty() && train.paths != r.data.train)
@@ -185,7 +189,7 @@ std::shared_ptr<const TrainingSamples> with_teacher_logits(const Recipe& r,
 
 RunData open_run_data(const Recipe& r, const ModelSpec& model, const TokenizeProgress& progress,
                       const std::vector<int64_t>& begun) {
-  if (!reads_tokens(r.train.objective)) return open_row_data(r, model.vocab_size);
+  if (!reads_tokens(r.train.objective)) return open_row_data(r, model.vocab_size, begun);
   DataSpec spec = data_spec_of(r, model.vocab_size);
   spec.progress = progress;
   spec.begun = begun;

@@ -56,7 +56,7 @@ RunData open_rank_data(const Recipe& recipe, const ModelSpec& model, Communicato
                        const std::vector<int64_t>& begun = {});
 
 // The same where the objective reads rows, which needs no more of the model.
-RunData open_row_data(const Recipe& recipe, int64_t vocab_size);
+RunData open_row_data(const Recipe& recipe, int64_t vocab_size, const std::vector<int64_t>& begun = {});
 // Judges them before anything is made for the run. Without samples where the objective reads no rows.
 RunData judge_row_data(const Recipe& recipe);
 

@@ -206,10 +206,8 @@ void refuse_another_recipe(const Recipe& recipe, const std::filesystem::path& fi
   if (differences.empty()) return;
   std::string list;
   for (const auto& d : differences) list += "\n  " + d;
-  const auto may = phase_keys();
-  if (std::any_of(differences.begin(), differences.end(), [&](const std::string& d) {
-        return std::find(may.begin(), may.end(), std::string_view(d).substr(0, d.find(':'))) != may.end();
-      }))
+  if (std::any_of(differences.begin(), differences.end(),
+                  [&](const std::string& d) { return is_phase_key(std::string_view(d).substr(0, d.find(':'))); }))
     list += fmt::format(
         "\nFrom a step on, a run may have other values of some of these: leave them as they were, and add a [[phase]] "
         "with from_step = {} to the recipe{} (docs/tune/phases.md)",

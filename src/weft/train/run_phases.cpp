@@ -28,18 +28,43 @@ std::vector<SourceFiles> sources_of(const DataFiles& files) {
   return sources;
 }
 
-// What was read of each source, in tokens, over all mixes so far.
+// The file of rows that the recipe reads.
+SourceFiles row_file_of(const Recipe& recipe) {
+  const std::string_view key = data_key_of(recipe.train.objective);
+  const std::string& file = key == "data.pairs"      ? recipe.data.pairs
+                            : key == "data.rollouts" ? recipe.data.rollouts
+                                                     : recipe.data.examples;
+  return {std::filesystem::absolute(file).lexically_normal().string()};
+}
+
+// How many rows are taken for so many samples, of which each step has a batch: a batch may come several times.
+int64_t rows_taken(const Recipe& recipe, int64_t samples) {
+  const bool rollouts = data_key_of(recipe.train.objective) == "data.rollouts";
+  const int64_t batch = recipe.train.global_batch_size, times = rollouts ? recipe.objective.inner_updates : 1;
+  return (samples / batch + times - 1) / times * batch;
+}
+
+// What was read of each source, in tokens or rows, over all mixes so far.
 class ReadSoFar {
  public:
   void add(const Recipe& recipe, int64_t samples) {
+    if (!reads_tokens(recipe.train.objective)) {
+      rows_[row_file_of(recipe)] += rows_taken(recipe, samples);
+      return;
+    }
     const DataFiles files = training_files_of(recipe);
     const std::vector<SourceFiles> sources = sources_of(files);
     const std::vector<int64_t> dealt =
         files.weights.empty() ? std::vector<int64_t>{samples} : Mixture(files.weights).dealt(samples);
     for (size_t i = 0; i < sources.size(); ++i) tokens_[sources[i]] += dealt[i] * recipe.train.seq_length;
   }
-  // In samples of this recipe, rounded up.
+  // In samples of this recipe, rounded up; in rows, to whole groups.
   std::vector<int64_t> begun(const Recipe& recipe) {
+    if (!reads_tokens(recipe.train.objective)) {
+      const int64_t rows = rows_[row_file_of(recipe)];
+      const int64_t group = recipe.train.objective == ObjectiveKind::grpo ? recipe.objective.group_size : 1;
+      return {(rows + group - 1) / group * group};
+    }
     std::vector<int64_t> all;
     for (const SourceFiles& source : sources_of(training_files_of(recipe)))
       all.push_back((tokens_[source] + recipe.train.seq_length - 1) / recipe.train.seq_length);
@@ -47,10 +72,20 @@ class ReadSoFar {
   }
 
  private:
-  std::map<SourceFiles, int64_t> tokens_;
+  std::map<SourceFiles, int64_t> tokens_, rows_;
 };
 
-bool same_mix(const Recipe& a, const Recipe& b) { return a.data == b.data && a.train.seq_length == b.train.seq_length; }
+bool same_mix(const Recipe& a, const Recipe& b) {
+  if (a.data != b.data || a.train.seq_length != b.train.seq_length) return false;
+  const bool tokens = reads_tokens(a.train.objective);
+  if (tokens != reads_tokens(b.train.objective)) return false;
+  if (tokens) return a.objective.teacher_logits == b.objective.teacher_logits;
+  // Which rows a step takes together.
+  return a.train.objective == b.train.objective && a.train.global_batch_size == b.train.global_batch_size &&
+         a.objective.inner_updates == b.objective.inner_updates && a.objective.group_size == b.objective.group_size &&
+         a.objective.normalisation == b.objective.normalisation &&
+         a.objective.max_completion_length == b.objective.max_completion_length;
+}
 
 }  // namespace
 

@@ -8,8 +8,8 @@
 namespace weft {
 
 // Steps that are alike. Those of one mix read the same order of samples, one span behind the other; another sequence
-// length, other files or other weights begin another mix, in which each source goes on behind what earlier ones have
-// read of it.
+// length, other files or other weights, and of rows another batch or objective, begin another mix, in which each source
+// goes on behind what earlier ones have read of it.
 struct RunSpan : PhaseSpan {
   int64_t samples = 0;              // that the run has consumed before
   int64_t mix = 0;                  // from 0

@@ -21,13 +21,20 @@ bool train_on_ranks(const RanksSetup& setup) {
       finished = train_phases(setup, spans, mesh) == RunEnd::finished;
       return;
     }
-    Trainer trainer(plan_run(setup.recipe, *setup.machine.workspace_model, mesh.world->rank()),
+    const Machine& machine = setup.machine.of_rank(mesh.world->rank());
+    const int rank = mesh.world->rank();
+    RunData rows = setup.rows != nullptr ? *setup.rows : RunData();
+    if (setup.recipe.objective.precompute_ref_log_probs && !rows.train)
+      rows = open_rank_data(setup.recipe, prepare_run(setup.recipe, rank).model, *mesh.world, setup.terminal_fd);
+    RunReferences references = prepare_references(setup.recipe, rows, machine, mesh, setup.terminal_fd);
+    Trainer trainer(plan_run(setup.recipe, *setup.machine.workspace_model, rank),
                     {.recipe = setup.recipe,
-                     .machine = setup.machine.of_rank(mesh.world->rank()),
+                     .machine = machine,
                      .mesh = mesh,
                      .stop = setup.stop,
                      .terminal_fd = setup.terminal_fd,
-                     .data = setup.rows});
+                     .data = &rows,
+                     .references = std::move(references)});
     finished = trainer.run() == RunEnd::finished;
   };
   setup.run(mesh_sizes_of(setup.recipe), *setup.machine.mover, train);

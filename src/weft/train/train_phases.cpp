@@ -2,20 +2,33 @@
 
 #include <algorithm>
 
+#include "weft/base/is_there.h"
 #include "weft/plan/run_plan.h"
 
 namespace weft {
 namespace {
 
-// The data of each mix.
+// The data of each mix. What is open already is the first one's.
 std::vector<RunData> open_mixes(const RanksSetup& setup, const std::vector<RunSpan>& spans, const ProcessMesh& mesh) {
   std::vector<RunData> mixes;
-  if (setup.rows != nullptr && setup.rows->train) mixes.push_back(*setup.rows);  // which have one
+  if (setup.rows != nullptr && setup.rows->train) mixes.push_back(*setup.rows);
   for (const RunSpan& span : spans)
     if (span.mix == int64_t(mixes.size()))
-      mixes.push_back(open_rank_data(span.recipe, prepare_run(span.recipe, mesh.world->rank()).model, *mesh.world,
-                                     setup.terminal_fd, span.begun));
+      mixes.push_back(in_phase(span, spans.size() == 1, [&] {
+        return open_rank_data(span.recipe, prepare_run(span.recipe, mesh.world->rank()).model, *mesh.world,
+                              setup.terminal_fd, span.begun);
+      }));
   return mixes;
+}
+
+// That a run which goes on behind the beginning of a phase still has the reference that it began with.
+void require_own_references(const std::vector<RunSpan>& spans, int64_t steps_done) {
+  for (const RunSpan& span : spans)
+    if (span.own_reference > 0 && span.own_reference < steps_done && !is_there(span.recipe.objective.reference))
+      throw FileError(fmt::format(
+          "{}: the reference is the checkpoint {}, which is not there; put it back, or name a copy of it in "
+          "a run of its own (objective.reference)",
+          name_of(span), span.recipe.objective.reference));
 }
 
 }  // namespace
@@ -26,17 +39,31 @@ RunEnd train_phases(const RanksSetup& setup, const std::vector<RunSpan>& spans, 
   const std::vector<RunData> mixes = open_mixes(setup, spans, mesh);
   const FoundCheckpoint found = find_checkpoint_to_resume(setup.recipe.run.dir, *mesh.world, machine.threads);
   const int64_t done = found.path ? read_progress(*found.path).step : 0;
-  std::optional<CarriedRun> carried;
+  require_own_references(spans, done);
+  // Those that later phases have are made before the first step, but for references that the run itself makes.
+  const auto references_of = [&](const RunSpan& span) {
+    return in_phase(span, spans.size() == 1, [&] {
+      return prepare_references(span.recipe, mixes[size_t(span.mix)], machine, mesh, setup.terminal_fd);
+    });
+  };
   // A checkpoint is of the span that trained its last step.
-  for (size_t at = span_of(spans, std::max<int64_t>(0, done - 1));; ++at) {
-    Trainer trainer(plan_run(spans[at].recipe, *setup.machine.workspace_model, rank),
+  size_t at = span_of(spans, std::max<int64_t>(0, done - 1));
+  for (size_t later = at; later < spans.size(); ++later)
+    if (spans[later].own_reference == 0) references_of(spans[later]);
+  std::optional<CarriedRun> carried;
+  for (;; ++at) {
+    const RunSpan& span = spans[at];
+    const bool keeps_end = at + 1 < spans.size() && spans[at + 1].own_reference == spans[at + 1].first_step &&
+                           spans[at + 1].own_reference > 0;
+    Trainer trainer(plan_run(span.recipe, *setup.machine.workspace_model, rank),
                     {.recipe = setup.recipe,
                      .machine = machine,
                      .mesh = mesh,
                      .stop = setup.stop,
                      .terminal_fd = setup.terminal_fd,
-                     .data = &mixes[size_t(spans[at].mix)],
-                     .phases = {&spans[at], &found, carried ? &*carried : nullptr}});
+                     .data = &mixes[size_t(span.mix)],
+                     .references = references_of(span),
+                     .phases = {&span, keeps_end, &found, carried ? &*carried : nullptr}});
     const RunEnd end = trainer.run();
     if (end != RunEnd::span_done) return end;
     carried.emplace(trainer.take_carried());

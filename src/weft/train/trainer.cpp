@@ -17,6 +17,7 @@
 #include "weft/ops/checked.h"
 #include "weft/records/clock.h"
 #include "weft/train/checkpoint_folders.h"
+#include "weft/train/evaluate.h"
 #include "weft/train/first_weights.h"
 #include "weft/train/objectives.h"
 #include "weft/train/room.h"
@@ -26,14 +27,31 @@
 #include "weft/train/trained_context.h"
 
 namespace weft {
+namespace {
+
+// Whether the frozen models of two spans are the same.
+bool same_frozen(const Recipe& a, const Recipe& b) {
+  return a.train.objective == b.train.objective && a.objective.reference == b.objective.reference &&
+         a.objective.teacher == b.objective.teacher &&
+         a.objective.precompute_ref_log_probs == b.objective.precompute_ref_log_probs;
+}
+
+std::optional<KeptArenas> arenas_for(const Recipe& recipe, CarriedRun* carried) {
+  if (carried == nullptr) return {};
+  if (!same_frozen(carried->recipe, recipe)) carried->arenas.frozen.reset();
+  return std::move(carried->arenas);
+}
+
+}  // namespace
+
 Trainer::Trainer(RunPlan plan, const Setup& setup)
     : whole_(setup.recipe),
       recipe_(setup.phases.span ? setup.phases.span->recipe : setup.recipe),
       span_(setup.phases.span ? std::optional(*setup.phases.span) : std::nullopt),
+      keeps_end_(setup.phases.keeps_end),
       machine_(setup.machine),
       stop_(setup.stop),
-      rank_(std::move(plan), machine_, setup.mesh,
-            setup.phases.carried ? std::optional(std::move(setup.phases.carried->arenas)) : std::nullopt),
+      rank_(std::move(plan), machine_, setup.mesh, arenas_for(recipe_, setup.phases.carried)),
       data_(setup.data != nullptr && setup.data->train
                 ? *setup.data
                 : open_rank_data(recipe_, rank_.plan.model, *rank_.mesh.world, setup.terminal_fd)),
@@ -41,11 +59,20 @@ Trainer::Trainer(RunPlan plan, const Setup& setup)
       batches_(*data_.train, {.seq_length = recipe_.train.seq_length,
                               .micro_batch_size = rank_.plan.step.micro_batch_size,
                               .order = rank_.plan.step.order,
-                              .first_step = span_ ? span_->first_step : 0,
-                              .first_sample = span_ ? span_->first_sample : 0}),
-      objective_(objective_of(recipe_, *data_.train)),
+                              .first_step = batch_place().first_batch,
+                              .first_sample = batch_place().first_sample}),
+      references_(setup.references),
+      reference_(stored_reference_of(references_.train.get(), *data_.train, batches_, rank_.plan.step)),
+      objective_(objective_of(recipe_, *data_.train, batch_place())),
       loss_scale_(rank_.plan.loss_scale),
-      step_run_({recipe_, rank_, batches_, loss_scale_, *objective_, span_ ? span_->lr_first_step : 0}),
+      step_run_({.recipe = recipe_,
+                 .rank = rank_,
+                 .batches = batches_,
+                 .loss_scale = loss_scale_,
+                 .objective = *objective_,
+                 .lr_first_step = span_ ? span_->lr_first_step : 0,
+                 .reference = reference_ ? &*reference_ : nullptr,
+                 .older = span_ ? span_->averaged_steps - span_->first_step : 0}),
       context_(context_of(with_longest_samples(), rank_.plan.config)) {
   if (setup.phases.carried != nullptr)
     take(*setup.phases.carried);
@@ -101,9 +128,15 @@ void Trainer::take(CarriedRun& carried) {
   adapter_changed_ = carried.adapter_changed;
   base_ = std::move(carried.base);
   teacher_ = std::move(carried.teacher);
+  reference_weights_ = std::move(carried.reference);
   matmul_rate_ = std::move(carried.matmul_rate);
   records_ = std::move(carried.records);
+  if (!same_frozen(carried.recipe, recipe_)) {
+    read_fingerprints();
+    for (std::string& note : start_frozen(recipe_, rank_, machine_.threads)) notes_.push_back(std::move(note));
+  }
   if (!leads()) return;
+  for (const std::string& note : notes_) records_->note(note);
   records_->note(fmt::format("step {}: {}", step_, to_string(*span_)));
   if (span_->first_sample == 0) records_->note(epochs_note(*data_.train, samples_of_mix(whole_, span_->mix)));
 }
@@ -119,8 +152,10 @@ CarriedRun Trainer::take_carried() {
           .adapter_changed = adapter_changed_,
           .base = std::move(base_),
           .teacher = std::move(teacher_),
+          .reference = std::move(reference_weights_),
           .matmul_rate = std::move(matmul_rate_),
-          .records = std::move(records_)};
+          .records = std::move(records_),
+          .recipe = recipe_};
 }
 
 // Epochs become steps. Every rank finds the same.
@@ -135,6 +170,12 @@ void Trainer::settle_length() {
   write_run_recipe(whole_);
   if (const std::string warning = judge_checkpoint_room(recipe_, rank_.plan); !warning.empty())
     notes_.push_back("warning: " + warning);
+}
+
+// A span counts samples; of a pair, each sequence is one of the data's.
+BatchPlace Trainer::batch_place() const {
+  if (!span_) return {};
+  return {.first_batch = span_->first_step, .first_sample = span_->first_sample * sequences_of_sample(recipe_)};
 }
 
 std::optional<MixPlace> Trainer::place_at(int64_t step) const {
@@ -188,6 +229,7 @@ RunEnd Trainer::run() {
   }
   if (step_ == end_step() && step_ < recipe_.train.train_iters && !stopped()) {
     require_results();
+    if (keeps_end_) save(true);
     return RunEnd::span_done;
   }
   try {
@@ -253,16 +295,9 @@ void Trainer::note_oddities(const TrainingStep::Result& r) {
 // A checkpoint, else pretrained weights, else random ones.
 void Trainer::start_weights(const FoundCheckpoint& found) {
   notes_.insert(notes_.end(), found.notes.begin(), found.notes.end());
-  // Weights that the run reads and never writes: of an adapter's base, of a reference.
-  const bool reads_base = rank_.plan.model.adapter.has_value() || !rank_.state.frozen.empty();
-  if (reads_base) base_ = recipe_.model.init == InitChoice::random ? "" : fingerprint_of_weights(recipe_.model.path);
-  if (rank_.state.teacher) teacher_ = fingerprint_of_weights(recipe_.objective.teacher);
+  read_fingerprints();
   if (const auto& checkpoint = found.path) {
-    if (rank_.state.teacher) require_teacher(*checkpoint, recipe_.objective.teacher);
-    if (reads_base) {
-      require_whole(recipe_.model.path, CheckpointPart::model, *rank_.mesh.world, machine_.threads);
-      require_base(*checkpoint, recipe_.model.path);
-    }
+    require_frozen(*checkpoint);
     const Progressed at =
         load_checkpoint(*checkpoint, rank_.plan.model, rank_.state, *rank_.plan.optimizer, machine_.threads);
     rank_.state.params.masters_changed(rank_.backend);
@@ -292,6 +327,25 @@ void Trainer::start_weights(const FoundCheckpoint& found) {
       notes_.push_back(std::move(note));
   }
   for (std::string& note : start_frozen(recipe_, rank_, machine_.threads)) notes_.push_back(std::move(note));
+}
+
+// Of weights that the run reads and never writes: of an adapter's base, of a reference, of a teacher.
+void Trainer::read_fingerprints() {
+  const bool referred = has_reference(recipe_.train.objective), named = !recipe_.objective.reference.empty();
+  const bool is_pretrained = recipe_.model.init == InitChoice::pretrained;
+  const bool reads_base = rank_.plan.model.adapter.has_value() || (referred && !named);
+  base_ = reads_base && is_pretrained ? fingerprint_of_weights(recipe_.model.path) : "";
+  reference_weights_ = referred && named ? fingerprint_of_weights(recipe_.objective.reference) : "";
+  teacher_ = rank_.state.teacher ? fingerprint_of_weights(recipe_.objective.teacher) : "";
+}
+
+// That they are those of before.
+void Trainer::require_frozen(const std::filesystem::path& checkpoint) const {
+  if (!teacher_.empty()) require_teacher(checkpoint, recipe_.objective.teacher);
+  if (!reference_weights_.empty()) require_reference(checkpoint, recipe_.objective.reference);
+  if (base_.empty()) return;
+  require_whole(recipe_.model.path, CheckpointPart::model, *rank_.mesh.world, machine_.threads);
+  require_base(checkpoint, recipe_.model.path);
 }
 
 Metrics Trainer::metrics() const {
@@ -415,34 +469,15 @@ std::optional<EvalRecord> Trainer::evaluate_text() {
                        [this](const LoadMicroBatch& load) { return rank_.executor.evaluate(load); });
 }
 
-// Batches as large as a step's, of each of which the objective makes means; rows that are no whole batch are left out.
-std::optional<EvalRecord> Trainer::evaluate_rows() {
-  const TrainingSamples& rows = *data_.valid_rows;
-  BatchLoader loader(rows, {.seq_length = recipe_.train.seq_length,
-                            .micro_batch_size = rank_.plan.step.micro_batch_size,
-                            .order = rank_.plan.step.order});
-  const auto objective = objective_of(recipe_, rows);
-  const int64_t batches = rows.samples_per_epoch() / recipe_.train.global_batch_size;
-  EvalRecord record{.step = step_};
-  for (int64_t b = 0; b < batches; ++b) {
-    if (stopped()) return {};
-    const LoadMicroBatch load = [&](MicroBatch& micro_batch) { loader.load(b, micro_batch); };
-    const Objective::Sums sums =
-        rank_.executor.measure({.load = load, .loss_scale = 1, .dropout_key = 0, .objective = *objective, .batch = b});
-    record.loss += objective->loss(0, sums) / double(batches);
-    record.tokens += loader.counted(b).targets;
-    const Objective::Terms terms = objective->terms(sums);
-    record.terms.resize(terms.size());
-    for (size_t i = 0; i < terms.size(); ++i) {
-      record.terms[i].first = terms[i].first;
-      record.terms[i].second += terms[i].second / double(batches);
-    }
-  }
-  return record;
-}
-
 void Trainer::evaluate() {
-  const std::optional<EvalRecord> record = data_.valid_rows ? evaluate_rows() : evaluate_text();
+  const std::optional<EvalRecord> record = data_.valid_rows ? evaluate_rows({.recipe = recipe_,
+                                                                             .rows = *data_.valid_rows,
+                                                                             .step_spec = rank_.plan.step,
+                                                                             .reference = references_.valid.get(),
+                                                                             .step = step_,
+                                                                             .stopped = [this] { return stopped(); }},
+                                                                            rank_.executor)
+                                                            : evaluate_text();
   if (!record) return;
   evaluated_step_ = step_;
   held_out_.reset();
@@ -499,8 +534,8 @@ void Trainer::save(bool last) {
   } catch (const FileError& e) {
     if (last)
       throw NotSavedError(fmt::format(
-          "step {}: the last save of the run FAILED, {}: {}. When that is mended, the same command goes on from {}",
-          step_,
+          "step {}: the {} FAILED, {}: {}. When that is mended, the same command goes on from {}", step_,
+          keeps_end_ && step_ == end_step() ? "save of the next phase's reference" : "last save of the run",
           saved_step_ > 0 ? fmt::format("what came after step {} is lost", saved_step_) : "nothing of it is saved",
           e.what(), saved_step_ > 0 ? "there" : "the start"));
     if (leads()) records_->note(fmt::format("step {}: NOT SAVED, older checkpoints are kept: {}", step_, e.what()));
@@ -513,7 +548,7 @@ void Trainer::try_save() {
   agree(*rank_.mesh.world, [&] {
     if (!leads()) return;
     records_->sync();  // the records of every step that the checkpoint holds
-    kept = kept_checkpoints(recipe_);
+    kept = kept_checkpoints(whole_);
   });
   const int64_t bytes = checkpoint_bytes(rank_.plan.model, *rank_.plan.optimizer, stat).total;
   for (const std::string& note : make_room(recipe_.run.dir, kept, bytes, *rank_.mesh.world, machine_.threads))
@@ -533,6 +568,7 @@ void Trainer::try_save() {
                                                     .held_out = evaluated_step_ == step_ ? held_out_ : std::nullopt,
                                                     .base = base_,
                                                     .teacher = teacher_,
+                                                    .reference = reference_weights_,
                                                     .place = place_at(step_)},
                                      .model_folder = recipe_.model.path,
                                      .tokenizer = kept_tokenizer(recipe_.run.dir),
@@ -543,7 +579,7 @@ void Trainer::try_save() {
                                      .num_threads = machine_.threads});
   saved_step_ = step_;
   if (!leads()) return;
-  prune_checkpoints(recipe_.run.dir, kept_checkpoints(recipe_));
+  prune_checkpoints(recipe_.run.dir, kept_checkpoints(whole_));
   records_->note(fmt::format("step {}: saved {}", step_, path.string()));
 }
 

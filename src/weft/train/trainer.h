@@ -6,10 +6,11 @@
 #include <memory>
 
 #include "weft/base/error.h"
+#include "weft/data/row_order.h"
 #include "weft/records/run_records.h"
 #include "weft/train/batch_loader.h"
 #include "weft/train/checkpoint_state.h"
-#include "weft/train/evaluate.h"
+#include "weft/train/evaluate_rows.h"
 #include "weft/train/matmul_rate.h"
 #include "weft/train/rank_run.h"
 #include "weft/train/run_data.h"
@@ -43,9 +44,10 @@ struct CarriedRun {
   std::optional<TasksRecord> results;
   LossScaleState loss_scale;
   bool adapter_changed;
-  std::string base, teacher;
+  std::string base, teacher, reference;
   MatmulRate matmul_rate;
   std::unique_ptr<RunRecords> records;
+  Recipe recipe;  // of that span
 };
 
 class Trainer {
@@ -60,9 +62,11 @@ class Trainer {
     const std::atomic<bool>& stop;
     int terminal_fd = 2;            // progress goes there
     const RunData* data = nullptr;  // the data that is open already, which it shares; null: it opens its own
+    RunReferences references = {};  // of that data
     // Of a run with phases (train_phases.h); all null: of one without.
     struct {
       const RunSpan* span = nullptr;           // the steps that it trains, with their values; `recipe` is that of all
+      bool keeps_end = false;                  // is a checkpoint needed of the weights behind them
       const FoundCheckpoint* found = nullptr;  // where the run goes on; it has been checked
       CarriedRun* carried = nullptr;           // in place of that, from the span before; taken
     } phases = {};
@@ -81,6 +85,7 @@ class Trainer {
   void open_records(int terminal_fd);
   void write_data_file();
   int64_t end_step() const { return span_ ? span_->end_step : recipe_.train.train_iters; }
+  BatchPlace batch_place() const;
   int64_t samples_at(int64_t step) const {
     return span_ ? span_->samples_at(step) : step * recipe_.train.global_batch_size;
   }
@@ -93,6 +98,8 @@ class Trainer {
   void require_same_run(const std::filesystem::path& checkpoint, const Progressed& at) const;
   nlohmann::json config_of_checkpoint() const;
   void start_weights(const FoundCheckpoint& found);
+  void read_fingerprints();
+  void require_frozen(const std::filesystem::path& checkpoint) const;
   Metrics metrics() const;  // so far; none where they cannot be read
   template <class Record>
   static bool has_step(const std::vector<Record>& records, int64_t step) {
@@ -104,7 +111,6 @@ class Trainer {
   void log_grad_norms(const TrainingStep::Result& step);
   void evaluate();
   std::optional<EvalRecord> evaluate_text();
-  std::optional<EvalRecord> evaluate_rows();
   bool evaluation_due() const;
   bool tasks_due() const;
   void score_tasks();
@@ -121,22 +127,25 @@ class Trainer {
   // are equal.
   Recipe whole_, recipe_;
   const std::optional<RunSpan> span_;
+  const bool keeps_end_;
   const Machine machine_;
   const std::atomic<bool>& stop_;
   RankRun rank_;
   RunData data_;
   const RunTasks tasks_;
   BatchLoader batches_;
+  const RunReferences references_;
+  const std::optional<StoredReference> reference_;  // of the training rows
   const std::unique_ptr<const Objective> objective_;
   LossScale loss_scale_;
   const TrainingStep step_run_;
   int64_t context_;  // tokens that the model will have been trained to see at once
   int64_t step_ = 0, saved_step_ = -1, evaluated_step_ = -1;
-  std::optional<HeldOut> held_out_;     // of evaluated_step_
-  std::optional<TasksRecord> results_;  // of the last step whose tasks were scored
-  bool follows_ = false;                // another span of the run
-  bool adapter_changed_ = false;        // by a step of this run, or of the one that it goes on from
-  std::string base_, teacher_;          // fingerprints of weights that it reads and never writes
+  std::optional<HeldOut> held_out_;                 // of evaluated_step_
+  std::optional<TasksRecord> results_;              // of the last step whose tasks were scored
+  bool follows_ = false;                            // another span of the run
+  bool adapter_changed_ = false;                    // by a step of this run, or of the one that it goes on from
+  std::string base_, teacher_, reference_weights_;  // fingerprints of weights that it reads and never writes
   MatmulRate matmul_rate_;
   std::vector<std::string> notes_;       // of the start: where it goes on, what was passed over
   std::unique_ptr<RunRecords> records_;  // of the rank that leads

@@ -56,6 +56,7 @@ double TrainingStep::run_batch(int64_t batch, const OpenSource::Counted& counted
                              .objective = objective_,
                              .batch = batch,
                              .others = &others,
+                             .reference = reference_ != nullptr ? reference_->of_batch(batch) : ReadReference(),
                              .begins = watch.begins}) /
       divisor;
   return objective_.loss(weighted, rank_.executor.sums());
@@ -64,7 +65,7 @@ double TrainingStep::run_batch(int64_t batch, const OpenSource::Counted& counted
 void TrainingStep::update(int64_t updates, const Result& result) const {
   const double scale = clip_scale(result.grad_norm, recipe_.optimizer.clip_grad) / result.loss_scale;
   update_all(rank_.backend, *rank_.plan.optimizer, rank_.state.params, rank_.executor.scratch(),
-             {.lr = result.lr, .grad_scale = scale, .step = updates + 1});
+             {.lr = result.lr, .grad_scale = scale, .step = std::max<int64_t>(1, updates + 1 + older_)});
   if (const RouterRecords* routers = rank_.state.model.routers())
     routers->wait_correct(rank_.state.params, recipe_.moe.bias_update_rate);
   rank_.check_used();

@@ -8,6 +8,7 @@
 #include "weft/recipe/recipe.h"
 #include "weft/train/batch_loader.h"
 #include "weft/train/rank_run.h"
+#include "weft/train/run_reference.h"
 
 namespace weft {
 
@@ -21,6 +22,8 @@ class TrainingStep {
     LossScale& loss_scale;  // counts on
     const Objective& objective = kNextToken;
     int64_t lr_first_step = 0;  // from which the recipe's learning rate counts, if a phase has one of its own
+    const StoredReference* reference = nullptr;  // where the step reads what is stored of one
+    int64_t older = 0;  // by so many steps the optimizer's averages are older than the run (PhaseSpan)
   };
   explicit TrainingStep(const Parts& parts)
       : recipe_(parts.recipe),
@@ -28,7 +31,9 @@ class TrainingStep {
         batches_(parts.batches),
         loss_scale_(parts.loss_scale),
         objective_(parts.objective),
-        lr_first_step_(parts.lr_first_step) {}
+        lr_first_step_(parts.lr_first_step),
+        reference_(parts.reference),
+        older_(parts.older) {}
 
   enum class Outcome : uint8_t {
     updated,
@@ -66,6 +71,8 @@ class TrainingStep {
   LossScale& loss_scale_;
   const Objective& objective_;
   const int64_t lr_first_step_;
+  const StoredReference* const reference_;
+  const int64_t older_;
 };
 
 }  // namespace weft

@@ -1,0 +1,263 @@
+// Refuses what this version cannot run, and choices that would have no effect.
+#include <algorithm>
+#include <utility>
+
+#include "weft/base/ascii.h"
+#include "weft/base/error.h"
+#include "weft/recipe/recipe_keys.h"
+#include "weft/recipe/recipe_phases.h"
+
+namespace weft {
+namespace {
+
+// The settings of [objective], by those that heed them.
+bool is_of(ObjectiveKind objective, std::string_view setting) {
+  const auto one_of = [&](std::initializer_list<std::string_view> all) {
+    return std::find(all.begin(), all.end(), setting) != all.end();
+  };
+  switch (objective) {
+    case ObjectiveKind::cross_entropy:
+    case ObjectiveKind::reward:
+      return false;
+    case ObjectiveKind::distill:
+      return one_of({"teacher", "teacher_logits", "temperature", "alpha", "divergence"});
+    case ObjectiveKind::dpo:
+      return one_of({"loss_type", "beta", "label_smoothing", "average_logps", "reference", "precompute_ref_log_probs"});
+    case ObjectiveKind::grpo:
+      return one_of({"inner_updates", "group_size", "clip_eps_low", "clip_eps_high", "kl_beta", "normalisation",
+                     "max_completion_length", "advantage_std", "advantage_eps", "reference",
+                     "precompute_ref_log_probs"});
+    case ObjectiveKind::ppo:
+      return one_of(
+          {"inner_updates", "clip_eps_low", "clip_eps_high", "gamma", "lambda", "value_clip", "value_coef", "kl_coef"});
+    case ObjectiveKind::kto:
+      break;
+  }
+  return one_of({"beta", "desirable_weight", "undesirable_weight", "reference", "precompute_ref_log_probs"});
+}
+
+// Whether it reads rows that may be of texts: those without numbers for each token.
+bool has_text_rows(ObjectiveKind objective) {
+  return !reads_tokens(objective) && data_key_of(objective) != "data.rollouts";
+}
+
+}  // namespace
+
+bool heeds(ObjectiveKind objective, const RecipeKey& key) {
+  if (key.section() == "objective") return is_of(objective, key.last());
+  if (key.section() != "data" || key.name == "data.shuffle" || key.name == data_key_of(objective)) return true;
+  if (key.name == "data.chat_template") return has_text_rows(objective);
+  if (key.name == "data.valid") return true;
+  if (key.name == "data.tokenizer" && has_text_rows(objective)) return true;
+  const bool is_rows = !key.allowed.example.empty();
+  return reads_tokens(objective) && !is_rows;
+}
+namespace {
+
+class Refusals {
+ public:
+  void add(bool refused, const std::string& setting, const std::string& reason, const std::string& nearest) {
+    if (refused)
+      lines_.push_back(fmt::format("{} cannot run: {}; the nearest that works: {}", setting, reason, nearest));
+  }
+  void add_idle(bool refused, const std::string& setting, const std::string& reason, const std::string& nearest) {
+    if (refused)
+      lines_.push_back(fmt::format("{} has no effect: {}; the nearest that works: {}", setting, reason, nearest));
+  }
+  void throw_any() const {
+    if (lines_.empty()) return;
+    std::string text = lines_[0];
+    for (size_t i = 1; i < lines_.size(); ++i) text += "\n" + lines_[i];
+    throw ConfigError(text);
+  }
+
+ private:
+  std::vector<std::string> lines_;
+};
+
+// What objective.precompute_ref_log_probs has not.
+void refuse_stored_reference(const Recipe& r, Refusals& refusals) {
+  if (!r.objective.precompute_ref_log_probs) return;
+  const std::string key = "objective.precompute_ref_log_probs = true", nearest = "that key = false";
+  refusals.add(r.train.objective == ObjectiveKind::kto, key,
+               "the reference point of kto has the reference read each prompt with the completion of the example "
+               "before it, which is another one each epoch",
+               nearest);
+  refusals.add(r.moe.overflow == ExpertOverflow::drop, key,
+               "moe.overflow = \"drop\" drops tokens by what else is in their micro-batch, which the stored numbers do "
+               "not know",
+               "that key = false, or moe.overflow = \"error\"");
+}
+
+// What the objectives beside cross-entropy have not.
+void refuse_beside_objective(const Recipe& r, Refusals& refusals) {
+  if (r.train.objective == ObjectiveKind::cross_entropy) return;
+  const std::string objective = fmt::format("train.objective = \"{}\"", r.train.objective);
+  refusals.add(r.train.mtp_loss_coef > 0, fmt::format("train.mtp_loss_coef = {}", r.train.mtp_loss_coef),
+               fmt::format("{} has no loss of the token after the next one", objective), "train.mtp_loss_coef = 0");
+  refusals.add(data_key_of(r.train.objective) == "data.rollouts" && !r.data.valid.empty(),
+               fmt::format("data.valid with train.objective = \"{}\"", r.train.objective),
+               "held-out rollouts are of the model that sampled them, and say nothing of the one that is trained",
+               "data.valid = [], and prompts of your own with `weft generate` or `weft eval`");
+  const bool rows = !reads_tokens(r.train.objective);
+  const char* const what = data_key_of(r.train.objective) == "data.pairs" ? "pairs" : "examples";
+  refusals.add(rows && r.data.valid.size() > 1, fmt::format("data.valid with {} entries", r.data.valid.size()),
+               fmt::format("held-out {0} are one file, as those of data.{0} are", what), "one entry");
+  refusals.add_idle(rows && !r.data.valid.empty() && r.train.eval_iters > 0,
+                    fmt::format("train.eval_iters = {}", r.train.eval_iters),
+                    fmt::format("held-out {} are all read", what), "train.eval_iters = 0");
+  refuse_stored_reference(r, refusals);
+  refusals.add(r.train.objective == ObjectiveKind::ppo && r.adapter.kind != AdapterKind::none,
+               fmt::format("adapter.kind = \"{}\"", r.adapter.kind),
+               fmt::format("{} trains a head for values, which no adapter's file has", objective),
+               "adapter.kind = \"none\"");
+}
+
+// What was set beside its default, for an objective or an optimizer that does not heed it.
+void refuse_unheeded(const Recipe& r, Refusals& refusals) {
+  Recipe given = r, fallback;
+  const auto keys = recipe_keys(given), fallbacks = recipe_keys(fallback);
+  const std::string objective = fmt::format("train.objective = \"{}\"", r.train.objective),
+                    optimizer = fmt::format("optimizer.name = \"{}\"", r.optimizer.name);
+  for (size_t i = 0; i < keys.size(); ++i) {
+    const RecipeKey& key = keys[i];
+    const std::string value = value_of(key), usual = value_of(fallbacks[i]);
+    if (value == usual || (heeds(r.train.objective, key) && heeds(r.optimizer.name, key))) continue;
+    if (key.name == "data.tokenizer" && !r.eval.tasks.empty()) continue;  // by which questions are read
+    const std::string instead = key.section() == "data"
+                                    ? fmt::format("{} reads {}", objective, data_key_of(r.train.objective))
+                                    : (key.section() == "objective" ? objective : optimizer) + " has no such setting";
+    refusals.add_idle(true, fmt::format("{} = {}", key.name, value), instead, fmt::format("{} = {}", key.name, usual));
+  }
+  const auto& o = r.objective;
+  const bool ipo = o.loss_type == PreferenceLoss::ipo, dpo = r.train.objective == ObjectiveKind::dpo;
+  refusals.add_idle(dpo && ipo && o.label_smoothing > 0,
+                    fmt::format("objective.label_smoothing = {}", o.label_smoothing),
+                    "objective.loss_type = \"ipo\" has none", "objective.label_smoothing = 0");
+  refusals.add_idle(dpo && !ipo && o.average_logps, "objective.average_logps = true",
+                    "objective.loss_type = \"sigmoid\" takes sums", "objective.average_logps = false");
+  const Recipe::Objective usual;
+  const bool stored = r.train.objective == ObjectiveKind::distill && !o.teacher_logits.empty();
+  refusals.add_idle(stored && !o.teacher.empty(), fmt::format("objective.teacher = \"{}\"", o.teacher),
+                    "objective.teacher_logits says what a teacher made of the data", "objective.teacher = \"\"");
+  refusals.add(
+      stored && o.divergence == DivergenceChoice::reverse, "objective.divergence = \"reverse\"",
+      "objective.teacher_logits has the probabilities of a teacher's likeliest tokens alone, and the student may "
+      "hold others likely",
+      "objective.divergence = \"forward\", or objective.teacher in place of objective.teacher_logits");
+  // Stored logits are of one temperature, whatever is made of them.
+  const bool unused = r.train.objective == ObjectiveKind::distill && o.alpha == 0 && !stored;
+  refusals.add_idle(unused && o.divergence == DivergenceChoice::reverse, "objective.divergence = \"reverse\"",
+                    "objective.alpha = 0 leaves the divergence out of the loss", "objective.divergence = \"forward\"");
+  refusals.add_idle(unused && o.temperature != usual.temperature,
+                    fmt::format("objective.temperature = {}", o.temperature),
+                    "objective.alpha = 0 leaves the divergence out of the loss",
+                    fmt::format("objective.temperature = {}", usual.temperature));
+  refusals.add_idle(
+      r.train.objective == ObjectiveKind::grpo && o.normalisation != LossNormalisation::constant &&
+          o.max_completion_length > 0,
+      fmt::format("objective.max_completion_length = {}", o.max_completion_length),
+      fmt::format("objective.normalisation = \"{}\" divides by the tokens that there are", o.normalisation),
+      "objective.max_completion_length = 0");
+}
+
+// Choices that nothing of the run heeds. What is only the same on one rank is not among them: axes change from run to
+// run.
+void refuse_idle(const Recipe& r, Refusals& refusals) {
+  const auto& p = r.parallel;
+  Recipe::Adapter none = r.adapter;
+  none.kind = AdapterKind::none;
+  refusals.add_idle(r.train.objective == ObjectiveKind::grpo && r.objective.advantage_std == AdvantageStd::none &&
+                        r.objective.advantage_eps != Recipe::Objective().advantage_eps,
+                    fmt::format("objective.advantage_eps = {}", r.objective.advantage_eps),
+                    "objective.advantage_std is \"none\": advantages are not divided",
+                    fmt::format("objective.advantage_eps = {}", Recipe::Objective().advantage_eps));
+  refusals.add_idle(r.adapter == none && none != Recipe::Adapter(), "[adapter]", "adapter.kind is \"none\"",
+                    "adapter.kind = \"lora\"");
+  refusals.add_idle(r.adapter.kind != AdapterKind::none && !is_beside_codes(r.adapter.kind) &&
+                        r.adapter.quant_type != Recipe::Adapter().quant_type,
+                    fmt::format("adapter.quant_type = \"{}\"", r.adapter.quant_type),
+                    fmt::format("with adapter.kind = \"{}\" the model is kept as it is computed with", r.adapter.kind),
+                    has_magnitudes(r.adapter.kind) ? "adapter.kind = \"qdora\"" : "adapter.kind = \"qlora\"");
+  const std::string shards = fmt::format("parallel.zero_shard_size = {}", p.zero_shard_size);
+  refusals.add_idle(p.zero_stage == 0 && p.zero_shard_size > 0, shards,
+                    "parallel.zero_stage = 0 divides nothing among data parallel ranks",
+                    "parallel.zero_shard_size = 0");
+  refusals.add_idle(p.zero_stage > 0 && p.zero_shard_size == 1 && p.dp * p.cp > 1, shards,
+                    fmt::format("parallel.zero_stage = {} divides nothing over one rank", p.zero_stage),
+                    "parallel.zero_shard_size = 0");
+  const PrecisionChoice precision = r.train.precision;
+  refusals.add_idle(r.train.loss_scale > 0 && (precision == PrecisionChoice::f32 || precision == PrecisionChoice::bf16),
+                    fmt::format("train.loss_scale = {}", r.train.loss_scale),
+                    fmt::format("train.precision = \"{}\" does not scale the loss", precision), "train.loss_scale = 0");
+  refusals.add_idle(r.moe.overflow == ExpertOverflow::drop && !r.moe.capacity_factor, "moe.overflow = \"drop\"",
+                    "without moe.capacity_factor there is room for all rows", "moe.overflow = \"error\"");
+  refuse_unheeded(r, refusals);
+  const auto& o = r.optimizer;
+  refusals.add_idle(has_idle_lr_scaling(r), fmt::format("optimizer.lr_scaling = \"{}\"", o.lr_scaling),
+                    "neither train.rampup_batch_size nor a [[phase]] with train.global_batch_size changes the batch",
+                    "optimizer.lr_scaling = \"none\"");
+  refusals.add_idle(o.lr_decay_style != LrSchedule::Style::wsd && o.lr_wsd_decay_iters > 0,
+                    fmt::format("optimizer.lr_wsd_decay_iters = {}", o.lr_wsd_decay_iters),
+                    fmt::format("optimizer.lr_decay_style = \"{}\" has no fall of its own", o.lr_decay_style),
+                    "optimizer.lr_wsd_decay_iters = 0");
+}
+
+// What tasks and held-out losses are scored by must be the model itself, and comparable.
+void refuse_scores(const Recipe& r, Refusals& refusals) {
+  const bool scores = !r.eval.tasks.empty();
+  refusals.add(scores && r.train.objective == ObjectiveKind::reward, "eval.tasks",
+               "train.objective = \"reward\" trains a model that scores texts and foretells none", "eval.tasks = []");
+  refusals.add(scores && r.moe.capacity_factor && r.parallel.ep > 1, "eval.tasks",
+               "moe.capacity_factor has room for the experts' rows of training, and windows of questions may need more",
+               "`weft eval RUN --tasks ...` of the checkpoints, or no moe.capacity_factor");
+  const std::vector<PhaseSpan> spans = phase_spans(r);
+  const Recipe& first = spans[0].recipe;
+  const bool differ = std::any_of(spans.begin(), spans.end(), [&](const PhaseSpan& s) {
+    return s.recipe.train.seq_length != first.train.seq_length || s.recipe.data.valid != first.data.valid ||
+           s.recipe.train.objective != first.train.objective || s.recipe.objective != first.objective;
+  });
+  refusals.add(r.checkpoint.keep_best > 0 && differ, fmt::format("checkpoint.keep_best = {}", r.checkpoint.keep_best),
+               "phases have other lengths, held-out data or objectives, and their losses are not comparable",
+               "checkpoint.keep_best = 0");
+}
+
+}  // namespace
+
+void check_supported(const Recipe& r) {
+  const auto& p = r.parallel;
+  Refusals refusals;
+  refusals.add(p.ep > 1 && r.train.numerics == NumericsChoice::invariant, "train.numerics = \"invariant\"",
+               fmt::format("parallel.ep = {} adds the gradients of an expert over the tokens of several ranks", p.ep),
+               "train.numerics = \"fast\"");
+  refusals.add(p.cp > 1 && r.train.numerics == NumericsChoice::invariant, "train.numerics = \"invariant\"",
+               fmt::format("parallel.cp = {} adds gradients within a micro-batch in an order of its own", p.cp),
+               "train.numerics = \"fast\", or parallel.cp = 1");
+  refusals.add(r.run.backend == BackendKind::cuda && r.train.numerics == NumericsChoice::invariant,
+               "train.numerics = \"invariant\"",
+               "products of a GPU's library may add in another order for another micro_batch_size",
+               "train.numerics = \"fast\", which repeats bit for bit too, or run.backend = \"cpu\"");
+  refusals.add(r.train.numerics == NumericsChoice::nondeterministic &&
+                   (r.run.backend == BackendKind::cpu || r.run.backend == BackendKind::ref),
+               "train.numerics = \"nondeterministic\"", "the kernels of cores repeat to the bit and have no faster way",
+               "train.numerics = \"fast\", or run.backend = \"cuda\"");
+  refusals.add(r.train.grad_reduce_dtype == ReduceDtype::bf16 && r.run.backend == BackendKind::ref,
+               "train.grad_reduce_dtype = \"bf16\"", "backend ref computes, and adds gradients, in f64",
+               "train.grad_reduce_dtype = \"f32\"");
+  refusals.add(r.train.precision == PrecisionChoice::f64 && r.run.backend != BackendKind::ref,
+               "train.precision = \"f64\"", "only the reference backend computes in it",
+               "run.backend = \"ref\", or train.precision = \"f32\"");
+  refuse_beside_objective(r, refusals);
+  refuse_idle(r, refusals);
+  refuse_scores(r, refusals);
+  refusals.throw_any();
+  if (!has_phases(r)) return;
+  for (PhaseSpan& span : phase_spans(r)) {
+    span.recipe.optimizer.lr_scaling = LrScaling::none;  // which has made its learning rate
+    try {
+      check_supported(span.recipe);
+    } catch (const ConfigError& e) { throw ConfigError(fmt::format("{}: {}", to_string(span), e.what())); }
+  }
+}
+
+}  // namespace weft
