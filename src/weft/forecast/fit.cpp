@@ -12,55 +12,82 @@ constexpr double kPull = 0.02;       // towards the first numbers: what a mean c
 constexpr double kFewRows = 6;       // programs with so many rows are pulled twice as strongly
 constexpr double kFirstStep = 0.3;   // of a number, up and down
 constexpr double kStepFalls = 0.65;  // from round to round
-constexpr int kRounds = 6;
+constexpr int kRounds = 6;           // of all numbers
+constexpr int kWideRounds = 2;       // of them, in which wide numbers leap
+constexpr double kWideZero = 1;      // where a wide number leaps from that is 0
+constexpr size_t kFewestMemory = 3;  // rows with a measured memory, to say anything of a program's
 
 using Rows = std::vector<const PlannedRow*>;
+using Numbers = std::vector<const ProfileNumber*>;
+
+// Rows whose forecast is the same.
+struct SameRows {
+  const PlannedRow* first;
+  double year;
+  std::vector<double> log_rates;  // as measured
+};
 
 // What is to be as low as possible.
 class Loss {
  public:
-  Loss(const Rows& rows, const ProgramProfile& base, std::vector<const ProfileNumber*> numbers)
-      : rows_(rows), base_(base), numbers_(std::move(numbers)) {}
+  Loss(const Rows& rows, const ProgramProfile& base, Numbers numbers)
+      : count_(double(rows.size())), base_(base), numbers_(std::move(numbers)) {
+    std::map<std::pair<const RunWork*, double>, size_t> known;
+    for (const PlannedRow* row : rows) {
+      const double year = row->row.release_year();
+      const auto [at, is_new] = known.try_emplace({row->work.get(), year}, rows_.size());
+      if (is_new) rows_.push_back({row, year, {}});
+      rows_[at->second].log_rates.push_back(std::log(*row->row.measured_rate()));
+    }
+  }
   double operator()(const ProgramProfile& profile) const {
     double sum = 0, pull = 0;
-    for (const PlannedRow* row : rows_) {
-      const StepForecast step = price_step(*row->work, at_release(profile, row->row.release_year()),
-                                           {.simulated = false, .factor = row->bubble_factor});
-      const double rate = row->work->tokens / step.step_s / row->work->mesh.world();
-      sum += std::min(kMostError, std::abs(std::log(rate / *row->row.measured_rate())));
+    for (const SameRows& same : rows_) {
+      const PlannedRow& row = *same.first;
+      const StepForecast step =
+          price_step(*row.work, at_release(profile, same.year), {.simulated = false, .factor = row.bubble_factor});
+      const double rate = std::log(row.work->tokens / step.step_s / row.work->mesh.world());
+      for (const double measured : same.log_rates) sum += std::min(kMostError, std::abs(rate - measured));
     }
-    for (const ProfileNumber* n : numbers_)
-      pull += std::abs(std::log((profile.*n->value + 0.01) / (base_.*n->value + 0.01)));
-    const auto count = double(rows_.size());
-    return sum / count + kPull * (1 + kFewRows / count) * pull / double(numbers_.size());
+    for (const ProfileNumber* n : numbers_) {
+      const double by = std::abs(std::log((profile.*n->value + 0.01) / (base_.*n->value + 0.01)));
+      pull += n->wide ? by / 4 : by;
+    }
+    return sum / count_ + kPull * (1 + kFewRows / count_) * pull / double(numbers_.size());
   }
 
  private:
-  const Rows& rows_;
+  std::vector<SameRows> rows_;
+  double count_;
   const ProgramProfile& base_;
-  std::vector<const ProfileNumber*> numbers_;
+  Numbers numbers_;
 };
 
-ProgramProfile fit(const Rows& rows, const ProgramProfile& base) {
-  std::vector<const ProfileNumber*> numbers;
-  for (const ProfileNumber& n : profile_numbers())
-    if (n.of_time) numbers.push_back(&n);
+// The values that a number is tried at.
+std::vector<double> tries_of(const ProfileNumber& n, double now, double step, int round) {
+  std::vector<double> tries;
+  for (const double by : {-step, -step / 2, step / 2, step})
+    tries.push_back(now * (1 + by) + (now < 0.05 ? 0.1 * by : 0));
+  if (n.wide && round < kWideRounds)
+    for (const double by : {0.25, 4.0, 16.0, 64.0}) tries.push_back((now > 0 ? now : kWideZero) * by);
+  for (double& value : tries) value = std::clamp(value, n.low, n.high);
+  return tries;
+}
+
+ProgramProfile fit(const Rows& rows, const ProgramProfile& base, const Numbers& numbers) {
   const Loss loss(rows, base, numbers);
   ProgramProfile best = base;
   double least = loss(best), step = kFirstStep;
-  for (int round = 0; round < kRounds; ++round, step *= kStepFalls) {
+  for (int round = 0; round < kRounds; ++round, step *= kStepFalls)
     for (const ProfileNumber* n : numbers)
-      for (const double by : {-step, -step / 2, step / 2, step}) {
+      for (const double value : tries_of(*n, best.*n->value, step, round)) {
         ProgramProfile other = best;
-        const double now = best.*n->value;
-        other.*n->value = std::clamp(now * (1 + by) + (now < 0.05 ? 0.1 * by : 0), n->low, n->high);
+        other.*n->value = value;
         const double lost = loss(other);
-        if (lost < least - 1e-7) {
-          least = lost;
-          best = other;
-        }
+        if (lost >= least - 1e-7) continue;
+        least = lost;
+        best = other;
       }
-  }
   return best;
 }
 
@@ -70,40 +97,68 @@ void fit_memory(const Rows& rows, ProgramProfile& profile) {
   for (const PlannedRow* row : rows)
     if (row->row.peak_memory_gib && row->row.outcome != "OOM")
       parts.push_back((*row->row.peak_memory_gib * double(1 << 30) - profile.memory_base) / row->memory_bytes);
-  if (parts.size() < 3) return;
+  if (parts.size() < kFewestMemory) return;
   std::sort(parts.begin(), parts.end());
   profile.memory_part = std::clamp(parts[parts.size() / 2], 0.2, 5.0);
 }
 
 bool can_be_fitted(const PlannedRow& row) { return row.reason.empty() && row.work && row.row.measured_rate(); }
 
+// Where the numbers of a program begin: models with experts where the program's dense ones end, all others where those
+// of any program do. What is fixed stays as `base` has it.
+ProgramProfile start_of(const ProgramProfile& base, const std::vector<ProgramProfile>& fitted) {
+  const ProgramProfile *like = nullptr, *any = nullptr, *own = nullptr;
+  for (const ProgramProfile& p : fitted) {
+    if (p.frameworks.empty() && p.experts == base.experts) any = &p;
+    if (p.experts) continue;
+    if (p.frameworks == base.frameworks) own = &p;
+  }
+  if (base.experts)
+    like = own != nullptr ? own : any;
+  else if (!base.frameworks.empty())
+    like = any;
+  if (like == nullptr) return base;
+  ProgramProfile from = *like;
+  from.name = base.name;
+  from.frameworks = base.frameworks;
+  from.experts = base.experts;
+  from.fixed = base.fixed;
+  from.memory_base = base.memory_base;
+  for (const ProfileNumber& n : profile_numbers()) {
+    const bool is_fixed = std::find(base.fixed.begin(), base.fixed.end(), n.name) != base.fixed.end();
+    if (is_fixed) from.*n.value = base.*n.value;
+  }
+  return from;
+}
+
+Numbers numbers_of(const ProgramProfile& profile) {
+  Numbers numbers;
+  for (const ProfileNumber& n : profile_numbers())
+    if (n.of_time && (!profile.experts || n.experts) &&
+        std::find(profile.fixed.begin(), profile.fixed.end(), n.name) == profile.fixed.end())
+      numbers.push_back(&n);
+  return numbers;
+}
+
 }  // namespace
 
 Profiles fit_profiles(const std::vector<PlannedRow>& rows, const Profiles& base) {
-  // First those of any program, by all rows; then each of the others, beginning with these.
+  // First those of any program, by all rows; then each of the others, beginning with these; those with experts last.
   std::vector<ProgramProfile> all = base.all();
-  std::map<bool, const ProgramProfile*> any;
-  for (int pass = 0; pass < 2; ++pass) {
+  for (int pass = 0; pass < 4; ++pass)
     for (ProgramProfile& profile : all) {
-      if (profile.frameworks.empty() != (pass == 0)) continue;
+      const bool any = profile.frameworks.empty();
+      if (any != (pass % 2 == 0) || profile.experts != (pass >= 2)) continue;
       Rows mine;
       for (const PlannedRow& row : rows)
         if (can_be_fitted(row) && (row.row.moe_experts > 0) == profile.experts &&
-            (pass == 0 || base.of(row.row.framework, profile.experts).name == profile.name))
+            (any || base.of(row.row.framework, profile.experts).name == profile.name))
           mine.push_back(&row);
+      profile = start_of(profile, all);
       if (mine.empty()) continue;
-      ProgramProfile from = profile;
-      if (pass == 1 && any.count(profile.experts)) {
-        from = *any[profile.experts];
-        from.name = profile.name;
-        from.frameworks = profile.frameworks;
-        from.memory_base = profile.memory_base;
-      }
-      profile = fit(mine, from);
+      profile = fit(mine, profile, numbers_of(profile));
       fit_memory(mine, profile);
-      if (pass == 0) any[profile.experts] = &profile;
     }
-  }
   return Profiles(std::move(all));
 }
 

@@ -9,11 +9,25 @@
 namespace weft {
 namespace {
 
-constexpr double kRoughLatency = 0.5;  // of sqrt(time x latency): messages of middling size reach less of a link
-
 double seconds_of(const TransferWork& t, const ProgramProfile& p) {
-  const double at_rate = t.inside_s + t.outside_s / p.network;
-  return double(t.calls) * (at_rate + t.latency_s + kRoughLatency * std::sqrt(at_rate * t.latency_s));
+  return double(t.calls) * seconds_of(t.each, p.network, p.hop_us * 1e-6);
+}
+
+// What is left of a rate on devices that are newer than the program's kernels.
+double newer_part(const ProgramProfile& p, WorkClass c, int generation) {
+  switch (c) {
+    case WorkClass::products:
+    case WorkClass::grouped:
+      return std::pow(p.newer, generation);
+    case WorkClass::products8:
+    case WorkClass::grouped8:
+      return std::pow(p.newer, std::max(0, generation - 1));  // none before Hopper has fp8
+    case WorkClass::attention:
+    case WorkClass::attention_backward:
+      return std::pow(p.newer_attention, generation);
+    default:
+      return 1;
+  }
 }
 
 // The part of its rate that a program reaches in work of a class.
@@ -59,10 +73,10 @@ struct Priced {
   }
 };
 
-Priced price_compute(const ComputeWork& work, const ProgramProfile& p) {
+Priced price_compute(const ComputeWork& work, const ProgramProfile& p, int generation) {
   Priced priced;
   for (int c = 0; c < kWorkClasses; ++c) {
-    const double part = part_of(p, WorkClass(c));
+    const double part = part_of(p, WorkClass(c)) * newer_part(p, WorkClass(c), generation);
     priced.compute_s[size_t(c)] = part > 0 ? work.seconds[size_t(c)] / part : 0;
     priced.compute += priced.compute_s[size_t(c)];
   }
@@ -76,8 +90,9 @@ void add_hidden(Priced& priced, const TransferWork& t, double seconds, double be
   priced.slowdown += slowdown * std::min(seconds, beside);
 }
 
-Priced price_action(const ActionWork& action, const ProgramProfile& p) {
-  Priced priced = price_compute(action.compute, p);
+Priced price_action(const ActionWork& action, const ProgramProfile& p, int generation) {
+  Priced priced = price_compute(action.compute, p, generation);
+  priced.launch += p.action_ms * 1e-3;
   const double computes = priced.compute + priced.launch;
   for (const TransferWork& t : action.transfers) {
     const double seconds = seconds_of(t, p);
@@ -97,7 +112,7 @@ Priced price_action(const ActionWork& action, const ProgramProfile& p) {
 
 // `forward` and `backward`: seconds that a micro-batch computes on the stage.
 Priced price_end(const StageWork& stage, double forward, double backward, const ProgramProfile& p) {
-  Priced priced = price_compute(stage.end, p);
+  Priced priced = price_compute(stage.end, p, 0);
   priced.launch = 0;
   for (const TransferWork& t : stage.end_transfers) {
     const double seconds = seconds_of(t, p);
@@ -125,19 +140,19 @@ struct PricedStage {
   std::map<std::pair<char, int>, double> mean;  // of [what, chunk]
 };
 
-PricedStage price_stage(const StageWork& stage, int64_t num_micro_batches, const ProgramProfile& p) {
+PricedStage price_stage(const StageWork& stage, const RunWork& run, const ProgramProfile& p) {
   PricedStage priced;
   std::map<std::pair<char, int>, std::pair<double, double>> sums;  // seconds, times
   double forward = 0, backward = 0;
   for (const ActionWork& a : stage.actions) {
-    const Priced one = price_action(a, p);
+    const Priced one = price_action(a, p, run.generation);
     const double times = double(a.times), busy = one.busy();
     add(priced.busy, one, times);
     priced.seconds += busy * times;
     auto& [seconds, count] = sums[{char(a.what), a.chunk}];
     seconds += busy * times;
     count += times;
-    (a.what == Do::forward ? forward : backward) += (one.compute + one.launch) * times / double(num_micro_batches);
+    (a.what == Do::forward ? forward : backward) += (one.compute + one.launch) * times / double(run.num_micro_batches);
   }
   for (const auto& [key, sum] : sums) priced.mean[key] = sum.first / sum.second;
   priced.end = price_end(stage, forward, backward, p);
@@ -175,7 +190,7 @@ struct PricedRun {
 
 PricedRun price_stages(const RunWork& run, const ProgramProfile& p) {
   PricedRun priced;
-  for (const StageWork& stage : run.kinds) priced.kinds.push_back(price_stage(stage, run.num_micro_batches, p));
+  for (const StageWork& stage : run.kinds) priced.kinds.push_back(price_stage(stage, run, p));
   for (size_t k = 1; k < priced.kinds.size(); ++k)
     if (priced.kinds[k].seconds > priced.kinds[priced.slowest].seconds) priced.slowest = k;
   for (const int kind : run.kind_of) priced.others += priced.kinds[size_t(kind)].seconds;

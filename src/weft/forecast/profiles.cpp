@@ -24,10 +24,14 @@ experts = true
 [[program]]
 name = "Megatron-DeepSpeed"
 frameworks = ["megatron-deepspeed"]
+fixed = ["scores"]
+scores = 1
 
 [[program]]
 name = "Megatron-LM of 2021"
 frameworks = ["megatron-lm", "alpa"]
+fixed = ["scores"]
+scores = 1
 
 [[program]]
 name = "PyTorch FSDP"
