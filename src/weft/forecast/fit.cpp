@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <optional>
 
 #include "weft/forecast/score.h"
 
@@ -8,12 +9,14 @@ namespace weft {
 namespace {
 
 constexpr double kMostError = 0.7;   // a row counts no more than this: a forecast twice too high or low
-constexpr double kPull = 0.02;       // towards the first numbers: what a mean change by a factor of e must gain
+constexpr double kPull = 0.001;      // towards the first numbers: what a change of one by a factor of e must gain
+constexpr double kNear = 0.05;       // changes of numbers below it count little
 constexpr double kFewRows = 6;       // programs with so many rows are pulled twice as strongly
 constexpr double kFirstStep = 0.3;   // of a number, up and down
 constexpr double kStepFalls = 0.65;  // from round to round
 constexpr int kRounds = 6;           // of all numbers
 constexpr int kWideRounds = 2;       // of them, in which wide numbers leap
+constexpr double kGains[] = {0, 0.1, 0.2, 0.3};
 constexpr double kWideZero = 1;      // where a wide number leaps from that is 0
 constexpr size_t kFewestMemory = 3;  // rows with a measured memory, to say anything of a program's
 
@@ -50,10 +53,10 @@ class Loss {
       for (const double measured : same.log_rates) sum += std::min(kMostError, std::abs(rate - measured));
     }
     for (const ProfileNumber* n : numbers_) {
-      const double by = std::abs(std::log((profile.*n->value + 0.01) / (base_.*n->value + 0.01)));
+      const double by = std::abs(std::log((profile.*n->value + kNear) / (base_.*n->value + kNear)));
       pull += n->wide ? by / 4 : by;
     }
-    return sum / count_ + kPull * (1 + kFewRows / count_) * pull / double(numbers_.size());
+    return sum / count_ + kPull * (1 + kFewRows / count_) * pull;
   }
 
  private:
@@ -74,9 +77,9 @@ std::vector<double> tries_of(const ProfileNumber& n, double now, double step, in
   return tries;
 }
 
-ProgramProfile fit(const Rows& rows, const ProgramProfile& base, const Numbers& numbers) {
-  const Loss loss(rows, base, numbers);
-  ProgramProfile best = base;
+// What is found is a minimum near `from`.
+ProgramProfile fit_from(const ProgramProfile& from, const Loss& loss, const Numbers& numbers) {
+  ProgramProfile best = from;
   double least = loss(best), step = kFirstStep;
   for (int round = 0; round < kRounds; ++round, step *= kStepFalls)
     for (const ProfileNumber* n : numbers)
@@ -89,6 +92,21 @@ ProgramProfile fit(const Rows& rows, const ProgramProfile& base, const Numbers& 
         best = other;
       }
   return best;
+}
+
+// A program's gain from year to year goes with all its rates, so that it is not found by moving one number: the fit
+// begins at several.
+ProgramProfile fit(const Rows& rows, const ProgramProfile& base, const Numbers& numbers) {
+  const Loss loss(rows, base, numbers);
+  std::optional<ProgramProfile> best;
+  for (const double gain : kGains) {
+    ProgramProfile from = base;
+    from.gain = base.experts ? gain : base.gain;
+    const ProgramProfile found = fit_from(from, loss, numbers);
+    if (!best || loss(found) < loss(*best)) best = found;
+    if (!base.experts) break;
+  }
+  return *best;
 }
 
 // Memory as a part of what is planned, where it was measured; what lies beside it is kept.

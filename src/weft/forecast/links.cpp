@@ -8,6 +8,8 @@ namespace {
 
 constexpr double kRoughLatency = 0.5;  // of sqrt(time x latency): messages of middling size reach less of a link
 
+constexpr double kPeerLatency = 0.5e-6;  // of each rank that an exchange of all with all also sends to
+
 // Rate of scale-up among `ranks` of a domain: without a switch a pair has its own few links alone.
 double inside_rate(const ClusterSpec& cluster, int ranks) {
   const double rate = cluster.scale_up.bytes_per_s;
@@ -31,6 +33,7 @@ LinkTime link_time(Exchange what, double bytes, AxisSpread spread, const Cluster
     const double far = inside ? 0 : double(spread.ranks - spread.in_domain) / std::max(1, spread.ranks - 1);
     time.inside_s = bytes * (1 - far) / (up * cluster.point_part);
     time.outside_s = bytes * far / out;
+    time.latency_s += kPeerLatency * (spread.ranks - 1);
     return time;
   }
   // A ring through all of them, and sums through a tree where that is shorter: as many links leave a domain as it has

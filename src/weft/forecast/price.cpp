@@ -101,7 +101,7 @@ Priced price_action(const ActionWork& action, const ProgramProfile& p, int gener
     else if (t.axis == "cp")
       priced.exposed[t.axis] += seconds * p.cp_exposed;
     else if (t.axis == "ep")
-      priced.exposed[t.axis] += seconds * p.ep_exposed;
+      priced.exposed[t.axis] += seconds * (t.inside ? p.ep_inside : p.ep_exposed);
     else if (t.axis == "pp")
       priced.exposed[t.axis] += seconds * p.pp_exposed;
     else

@@ -38,22 +38,23 @@ ProgramProfile read_program(const TomlTable& table) {
 const std::vector<ProfileNumber>& profile_numbers() {
   using P = ProgramProfile;
   static const std::vector<ProfileNumber> all{
-      {"products", &P::products, 0.01, 1.3, true},
+      {"products", &P::products, 0.01, 1.3, true, false, true},
       {"products8", &P::products8, 0.01, 1.3, true},
       {"products4", &P::products4, 0.01, 3, true},
       {"grouped", &P::grouped, 0.01, 1.3, true, false, true},
       {"attention", &P::attention, 0.01, 1.3, true},
       {"attention_backward", &P::attention_backward, 0.01, 1.3, true},
-      {"memory", &P::memory, 0.01, 1.3, true, false, true},
+      {"memory", &P::memory, 0.01, 3, true, false, true},
       {"update", &P::update, 0.01, 1.3, true},
-      {"newer", &P::newer, 0.3, 1.2, true},
+      {"newer", &P::newer, 0.3, 1.2, true, false, true},
       {"newer_attention", &P::newer_attention, 0.3, 1.2, true},
       {"scores", &P::scores, 0, 8, true},
       {"casts", &P::casts, 0, 2, true},
       {"tp_exposed", &P::tp_exposed, 0, 1.3, true},
       {"ep_exposed", &P::ep_exposed, 0, 1.3, true, false, true},
+      {"ep_inside", &P::ep_inside, 0, 1.3, true, false, true},
       {"cp_exposed", &P::cp_exposed, 0, 1.3, true},
-      {"pp_exposed", &P::pp_exposed, 0, 1.3, true},
+      {"pp_exposed", &P::pp_exposed, 0, 1.3, true, false, true},
       {"gather_hidden", &P::gather_hidden, 0, 1.3, true},
       {"reduce_hidden", &P::reduce_hidden, 0, 1.3, true},
       {"slowdown", &P::slowdown, 0, 1, true},
@@ -112,6 +113,8 @@ ProgramProfile at_release(const ProgramProfile& profile, double year) {
   p.grouped *= faster;
   p.memory *= faster;
   p.ep_exposed /= faster;
+  p.ep_inside /= faster;
+  p.launch_us /= faster;
   return p;
 }
 

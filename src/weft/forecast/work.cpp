@@ -33,6 +33,16 @@ const StepOp::Operand* operand_of(const StepOp& op, std::string_view field) {
   return nullptr;
 }
 
+// The same of products of each expert: its rows are padded to whole tiles.
+double grouped_stretch(const StepOp& op, double ramp) {
+  const StepOp::Operand *x = operand_of(op, "x"), *offsets = operand_of(op, "offsets");
+  WEFT_CHECK(x != nullptr && offsets != nullptr, "a product of experts without operands");
+  const double rows = std::max(1.0, double(x->shape[0]) / double(std::max<int64_t>(1, offsets->shape[0] - 1)));
+  const double inner = op.name == "grouped_matmul" ? double(x->shape[1]) : rows;
+  const double padded = op.name == "grouped_matmul" ? std::ceil(rows / kTile) * kTile / rows : 1;
+  return padded * (1 + ramp / std::max(inner, 1.0));
+}
+
 class Pricing {
  public:
   Pricing(const ModelSpec& model, int tp, const DeviceSpec& device, ProductFormat format)
@@ -43,7 +53,8 @@ class Pricing {
     const double moved_s = op.bytes / device_.memory_bytes_per_s;
     if (op.name == "matmul") return add_product(op, work);
     if (op.name == "grouped_matmul" || op.name == "grouped_weight_grad") {
-      work[format_ == ProductFormat::bits16 ? WorkClass::grouped : WorkClass::grouped8] += op.flops / rate();
+      work[format_ == ProductFormat::bits16 ? WorkClass::grouped : WorkClass::grouped8] +=
+          op.flops / rate() * grouped_stretch(op, format_ == ProductFormat::bits16 ? kInnerRamp16 : kInnerRamp8);
     } else if ((op.name == "attention" || op.name == "attention_backward") && op.flops > 0) {
       const bool forward = op.name == "attention";
       work[forward ? WorkClass::attention : WorkClass::attention_backward] += op.flops / device_.products.bits16;
@@ -101,7 +112,10 @@ ComputeWork compute_of(const std::vector<StepPart>& parts, const Pricing& pricin
 TransferWork transfer_of(const std::string& axis, Traffic::Kind kind, Traffic::Count count, const RunWork& run,
                          const ClusterSpec& cluster, bool cut_over_tp) {
   const AxisSpread spread = spread_of(run.mesh, axis, cluster.domain);
-  double bytes = double(count.bytes) / double(count.calls);
+  // An exchange of all with all is counted as a message to each of the others.
+  const bool messages = axis == "ep" && kind == Traffic::Kind::send;
+  const int64_t calls = std::max<int64_t>(1, messages ? count.calls / std::max(1, spread.ranks - 1) : count.calls);
+  double bytes = double(count.bytes) / double(calls);
   if (axis == "ep" && cut_over_tp) bytes /= run.mesh.tp;
   const Exchange what = axis == "ep"                        ? Exchange::all_to_all
                         : kind == Traffic::Kind::send       ? Exchange::message
@@ -109,7 +123,7 @@ TransferWork transfer_of(const std::string& axis, Traffic::Kind kind, Traffic::C
                                                             : Exchange::gather;
   return {.axis = axis,
           .kind = kind,
-          .calls = count.calls,
+          .calls = calls,
           .each = link_time(what, bytes, spread, cluster),
           .inside = spread.is_inside()};
 }
