@@ -2,6 +2,7 @@
 #include <cmath>
 #include <map>
 #include <optional>
+#include <set>
 
 #include "weft/forecast/score.h"
 
@@ -45,10 +46,12 @@ class Loss {
   }
   double operator()(const ProgramProfile& profile) const {
     double sum = 0, pull = 0;
+    std::map<double, ProgramProfile> released;
+    for (const SameRows& same : rows_) released.try_emplace(same.year, at_release(profile, same.year));
     for (const SameRows& same : rows_) {
       const PlannedRow& row = *same.first;
       const StepForecast step =
-          price_step(*row.work, at_release(profile, same.year), {.simulated = false, .factor = row.bubble_factor});
+          price_step(*row.work, released.at(same.year), {.simulated = false, .factor = row.bubble_factor});
       const double rate = std::log(row.work->tokens / step.step_s / row.work->mesh.world());
       for (const double measured : same.log_rates) sum += std::min(kMostError, std::abs(rate - measured));
     }
@@ -158,15 +161,15 @@ Numbers numbers_of(const ProgramProfile& profile) {
   return numbers;
 }
 
-}  // namespace
-
-Profiles fit_profiles(const std::vector<PlannedRow>& rows, const Profiles& base) {
+// Fits the profiles that `is_wanted` names, and those that they begin with.
+Profiles fit_some(const std::vector<PlannedRow>& rows, const Profiles& base,
+                  const std::function<bool(const ProgramProfile&)>& is_wanted) {
   // First those of any program, by all rows; then each of the others, beginning with these; those with experts last.
   std::vector<ProgramProfile> all = base.all();
   for (int pass = 0; pass < 4; ++pass)
     for (ProgramProfile& profile : all) {
       const bool any = profile.frameworks.empty();
-      if (any != (pass % 2 == 0) || profile.experts != (pass >= 2)) continue;
+      if (any != (pass % 2 == 0) || profile.experts != (pass >= 2) || !is_wanted(profile)) continue;
       Rows mine;
       for (const PlannedRow& row : rows)
         if (can_be_fitted(row) && (row.row.moe_experts > 0) == profile.experts &&
@@ -178,6 +181,36 @@ Profiles fit_profiles(const std::vector<PlannedRow>& rows, const Profiles& base)
       fit_memory(mine, profile);
     }
   return Profiles(std::move(all));
+}
+
+}  // namespace
+
+Profiles fit_profiles(const std::vector<PlannedRow>& rows, const Profiles& base) {
+  return fit_some(rows, base, [](const ProgramProfile&) { return true; });
+}
+
+std::vector<RowForecast> cross_validate(const std::vector<PlannedRow>& rows, const Profiles& base,
+                                        const std::function<std::string(const RunRow&)>& fold_of) {
+  std::map<std::string, std::vector<size_t>> folds;
+  for (size_t i = 0; i < rows.size(); ++i)
+    if (rows[i].reason.empty() && rows[i].work) folds[fold_of(rows[i].row)].push_back(i);
+  std::vector<RowForecast> forecasts(rows.size());
+  for (const auto& [name, left_out] : folds) {
+    std::vector<PlannedRow> others;
+    for (const PlannedRow& row : rows)
+      if (fold_of(row.row) != name) others.push_back(row);
+    std::set<std::string> needed;  // profiles of the rows that are left out, and those that they begin with
+    for (const size_t i : left_out) {
+      const bool experts = rows[i].row.moe_experts > 0;
+      for (const bool e : {false, experts}) {
+        needed.insert(base.of(rows[i].row.framework, e).name);
+        needed.insert(base.of("", e).name);
+      }
+    }
+    const Profiles fitted = fit_some(others, base, [&](const ProgramProfile& p) { return needed.count(p.name) > 0; });
+    for (const size_t i : left_out) forecasts[i] = forecast_of(rows[i], fitted);
+  }
+  return forecasts;
 }
 
 }  // namespace weft

@@ -49,7 +49,12 @@ std::vector<RowPair> read_pairs(const std::filesystem::path& path);
 
 // Profiles fitted to the measured rates of rows, beginning with `base`: each number is moved, one after the other, so
 // that the mean of |log(forecast / measured)| falls; the further a number is from `base`, the more it must gain.
-// Programs of `base` without a row stay as they are.
+// Programs of `base` without a row become like any program.
 Profiles fit_profiles(const std::vector<PlannedRow>& rows, const Profiles& base);
+
+// Each row as it is forecast with profiles fitted to the rows of all other folds alone: leave a whole source out at a
+// time, or a model and device. A program that no other fold has is any program. Rows that cannot be forecast: zeros.
+std::vector<RowForecast> cross_validate(const std::vector<PlannedRow>& rows, const Profiles& base,
+                                        const std::function<std::string(const RunRow&)>& fold_of);
 
 }  // namespace weft
