@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <map>
 #include <optional>
 #include <set>
@@ -18,8 +19,11 @@ constexpr double kStepFalls = 0.65;  // from round to round
 constexpr int kRounds = 6;           // of all numbers
 constexpr int kWideRounds = 2;       // of them, in which wide numbers leap
 constexpr double kGains[] = {0, 0.1, 0.2, 0.3};
-constexpr double kWideZero = 1;      // where a wide number leaps from that is 0
-constexpr size_t kFewestMemory = 3;  // rows with a measured memory, to say anything of a program's
+constexpr double kWideZero = 1;                    // where a wide number leaps from that is 0
+constexpr double kMemoryPull = 0.02;               // of a part of memory that is e times more or less
+constexpr int kMemoryGrid = 10, kMostBaseGib = 5;  // values of the grid, up and down
+constexpr double kMemorySteps = 5;                 // of them for a factor of two
+constexpr size_t kFewestMemory = 3;                // rows with a measured memory, to say anything of a program's
 
 using Rows = std::vector<const PlannedRow*>;
 using Numbers = std::vector<const ProfileNumber*>;
@@ -112,18 +116,35 @@ ProgramProfile fit(const Rows& rows, const ProgramProfile& base, const Numbers& 
   return *best;
 }
 
-// Memory as a part of what is planned, where it was measured; what lies beside it is kept.
+// The numbers of memory by the rows whose peak was measured: the three of a grid that are least off, and near 1.
 void fit_memory(const Rows& rows, ProgramProfile& profile) {
-  std::vector<double> parts;
-  for (const PlannedRow* row : rows)
-    if (row->row.peak_memory_gib && row->row.outcome != "OOM")
-      parts.push_back((*row->row.peak_memory_gib * double(1 << 30) - profile.memory_base) / row->memory_bytes);
-  if (parts.size() < kFewestMemory) return;
-  std::sort(parts.begin(), parts.end());
-  profile.memory_part = std::clamp(parts[parts.size() / 2], 0.2, 5.0);
+  double least = std::numeric_limits<double>::infinity();
+  ProgramProfile tried = profile;
+  const auto try_one = [&] {
+    double sum = kMemoryPull * (std::abs(std::log(tried.memory_kept)) + std::abs(std::log(tried.memory_part)));
+    for (const PlannedRow* row : rows)
+      sum += std::abs(std::log(peak_memory(tried, row->memory_bytes, row->kept_bytes) / double(1 << 30) /
+                               *row->row.peak_memory_gib)) /
+             double(rows.size());
+    if (sum >= least) return;
+    least = sum;
+    profile = tried;
+  };
+  for (int kept = -kMemoryGrid; kept <= kMemoryGrid; ++kept)
+    for (int part = -kMemoryGrid; part <= kMemoryGrid; ++part)
+      for (int base = 0; base <= kMostBaseGib; ++base) {
+        tried.memory_kept = std::exp2(kept / kMemorySteps);
+        tried.memory_part = std::exp2(part / kMemorySteps);
+        tried.memory_base = double(base) * double(1 << 30);
+        try_one();
+      }
 }
 
-bool can_be_fitted(const PlannedRow& row) { return row.reason.empty() && row.work && row.row.measured_rate(); }
+// Whether a row says something of the profile.
+bool is_of(const PlannedRow& row, const ProgramProfile& profile, const Profiles& base) {
+  if (!row.reason.empty() || !row.work || (row.row.moe_experts > 0) != profile.experts) return false;
+  return profile.frameworks.empty() || base.of(row.row.framework, profile.experts).name == profile.name;
+}
 
 // Where the numbers of a program begin: models with experts where the program's dense ones end, all others where those
 // of any program do. What is fixed stays as `base` has it.
@@ -144,7 +165,6 @@ ProgramProfile start_of(const ProgramProfile& base, const std::vector<ProgramPro
   from.frameworks = base.frameworks;
   from.experts = base.experts;
   from.fixed = base.fixed;
-  from.memory_base = base.memory_base;
   for (const ProfileNumber& n : profile_numbers()) {
     const bool is_fixed = std::find(base.fixed.begin(), base.fixed.end(), n.name) != base.fixed.end();
     if (is_fixed) from.*n.value = base.*n.value;
@@ -168,19 +188,30 @@ Profiles fit_some(const std::vector<PlannedRow>& rows, const Profiles& base,
   std::vector<ProgramProfile> all = base.all();
   for (int pass = 0; pass < 4; ++pass)
     for (ProgramProfile& profile : all) {
-      const bool any = profile.frameworks.empty();
-      if (any != (pass % 2 == 0) || profile.experts != (pass >= 2) || !is_wanted(profile)) continue;
-      Rows mine;
-      for (const PlannedRow& row : rows)
-        if (can_be_fitted(row) && (row.row.moe_experts > 0) == profile.experts &&
-            (any || base.of(row.row.framework, profile.experts).name == profile.name))
-          mine.push_back(&row);
+      if (profile.frameworks.empty() != (pass % 2 == 0) || profile.experts != (pass >= 2) || !is_wanted(profile))
+        continue;
+      Rows mine, with_memory;
+      for (const PlannedRow& row : rows) {
+        if (!is_of(row, profile, base)) continue;
+        if (row.row.measured_rate()) mine.push_back(&row);
+        if (row.row.peak_memory_gib && row.row.outcome != "OOM") with_memory.push_back(&row);
+      }
+      if (mine.empty() && with_memory.empty()) continue;
       profile = start_of(profile, all);
-      if (mine.empty()) continue;
-      profile = fit(mine, profile, numbers_of(profile));
-      fit_memory(mine, profile);
+      if (!mine.empty()) profile = fit(mine, profile, numbers_of(profile));
+      if (with_memory.size() >= kFewestMemory) fit_memory(with_memory, profile);
     }
   return Profiles(std::move(all));
+}
+
+// `base` without the programs that have no row.
+Profiles known_by(const std::vector<PlannedRow>& rows, const Profiles& base) {
+  std::vector<ProgramProfile> known;
+  for (const ProgramProfile& profile : base.all())
+    if (profile.frameworks.empty() ||
+        std::any_of(rows.begin(), rows.end(), [&](const PlannedRow& row) { return is_of(row, profile, base); }))
+      known.push_back(profile);
+  return Profiles(std::move(known));
 }
 
 }  // namespace
@@ -207,7 +238,8 @@ std::vector<RowForecast> cross_validate(const std::vector<PlannedRow>& rows, con
         needed.insert(base.of("", e).name);
       }
     }
-    const Profiles fitted = fit_some(others, base, [&](const ProgramProfile& p) { return needed.count(p.name) > 0; });
+    const Profiles fitted =
+        fit_some(others, known_by(others, base), [&](const ProgramProfile& p) { return needed.count(p.name) > 0; });
     for (const size_t i : left_out) forecasts[i] = forecast_of(rows[i], fitted);
   }
   return forecasts;

@@ -64,6 +64,7 @@ const std::vector<ProfileNumber>& profile_numbers() {
       {"action_ms", &P::action_ms, 0, 1000, true, true},
       {"gain", &P::gain, 0, 1, true, false, true},
       {"release", &P::release, 2000, 2100, false},
+      {"memory_kept", &P::memory_kept, 0.1, 10, false},
       {"memory_part", &P::memory_part, 0.1, 10, false},
       {"memory_base", &P::memory_base, 0, 1e12, false},
   };
@@ -104,6 +105,10 @@ std::string Profiles::to_toml() const {
     text += "\n";
   }
   return text;
+}
+
+double peak_memory(const ProgramProfile& profile, double planned, double kept) {
+  return kept * profile.memory_kept + (planned - kept) * profile.memory_part + profile.memory_base;
 }
 
 ProgramProfile at_release(const ProgramProfile& profile, double year) {

@@ -30,7 +30,8 @@ struct ProgramProfile {
   double action_ms = 0;        // of a micro-batch's forward, and its backward, beside kernels
   double gain = 0;             // how much faster a release is than that of a year before, as a logarithm ...
   double release = 2026;       // ... and the year for which the numbers above are
-  double memory_part = 1;      // of what weft plans for the same layout ...
+  double memory_kept = 1;      // of weights, gradients and states that weft plans for the same layout ...
+  double memory_part = 1;      // ... of all else, which is activations mostly ...
   double memory_base = 0;      // ... and bytes beside it: contexts, communication buffers, fragments
 };
 
@@ -60,6 +61,10 @@ class Profiles {
  private:
   std::vector<ProgramProfile> all_;
 };
+
+// What a rank of the program needs at most where weft plans `planned` bytes, of which `kept` are weights, gradients and
+// states.
+double peak_memory(const ProgramProfile& profile, double planned, double kept);
 
 // The profile as it is for a release of another year.
 ProgramProfile at_release(const ProgramProfile& profile, double year);

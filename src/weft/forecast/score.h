@@ -19,7 +19,8 @@ struct PlannedRow {
   bool forecast_only = false;           // in a precision, or with offload, that weft does not train in
   std::shared_ptr<const RunWork> work;  // shared by rows that differ in nothing that is planned
   double bubble_factor = 1;
-  double memory_bytes = 0;  // of the fullest rank, as weft plans it
+  double memory_bytes = 0;  // of the fullest rank, as weft plans it ...
+  double kept_bytes = 0;    // ... and of it weights, gradients and optimizer state
 };
 // `progress` hears how many rows are done. Looks at no measured figure.
 std::vector<PlannedRow> plan_rows(const std::vector<RunRow>& rows, const std::function<void(size_t)>& progress);
@@ -49,7 +50,7 @@ std::vector<RowPair> read_pairs(const std::filesystem::path& path);
 
 // Profiles fitted to the measured rates of rows, beginning with `base`: each number is moved, one after the other, so
 // that the mean of |log(forecast / measured)| falls; the further a number is from `base`, the more it must gain.
-// Programs of `base` without a row become like any program.
+// Programs of `base` without a row stay as they are.
 Profiles fit_profiles(const std::vector<PlannedRow>& rows, const Profiles& base);
 
 // Each row as it is forecast with profiles fitted to the rows of all other folds alone: leave a whole source out at a

@@ -171,7 +171,9 @@ StageWork stage_work(const RunPlan& plan, const StepSpec& step, const RunWork& r
                             .times = a.times,
                             .compute = compute_of(a.parts, pricing),
                             .transfers = transfers_of(a.parts, run, cluster, cut_over_tp)});
-  work.memory_bytes = measure_memory(plan.model, step, *plan.optimizer, none).total_bytes();
+  const MemoryPlan memory = measure_memory(plan.model, step, *plan.optimizer, none);
+  work.memory_bytes = memory.total_bytes();
+  work.kept_bytes = memory.persistent.total() - memory.persistent.transit;
   return work;
 }
 

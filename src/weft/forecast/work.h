@@ -65,7 +65,8 @@ struct StageWork {
   std::vector<ActionWork> actions = {};
   ComputeWork end = {};  // behind the last action
   std::vector<TransferWork> end_transfers = {};
-  int64_t memory_bytes = 0;  // of a rank, as planned
+  int64_t memory_bytes = 0;  // of a rank, as planned ...
+  int64_t kept_bytes = 0;    // ... and of them weights, gradients and optimizer state
 };
 
 struct RunWork {
