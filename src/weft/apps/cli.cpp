@@ -19,11 +19,6 @@
 namespace weft {
 namespace {
 
-void recipe_arguments(CLI::App& app, std::string& recipe, std::vector<std::string>& overrides) {
-  app.add_option("recipe", recipe, "Recipe file (TOML)")->type_name("RECIPE");
-  app.add_option("overrides", overrides, "Settings that replace the recipe's, as train.seed=7")->type_name("KEY=VALUE");
-}
-
 void model_options(CLI::App& app, ModelOptions& o) {
   app.add_option("--tokenizer", o.tokenizer,
                  "auto (that of its training, else of the folder, else byte), byte, or a tokenizer's file or folder")
@@ -66,18 +61,6 @@ Command add_train(CLI::App& weft) {
       "  weft train --from runs/first/checkpoints/step-800 recipe.toml run.dir=runs/third\n\n"
       "Ctrl-C saves and stops; twice stops at once.");
   return {app, [o] { return run_train(*o); }};
-}
-
-Command add_plan(CLI::App& weft) {
-  auto o = std::make_shared<PlanOptions>();
-  CLI::App* app = weft.add_subcommand("plan", "Say what a recipe will need, without touching data");
-  recipe_arguments(*app, o->recipe, o->overrides);
-  app->add_flag("--json", o->json, "Print JSON");
-  app->add_flag("--schedule", o->schedule, "Print the schedule of a step, when its actions run and what they move");
-  app->add_flag("--instructions", o->instructions, "Print what each action consists of; with --json also its ops");
-  app->add_option("--schedule-svg", o->schedule_svg, "Draw that to an SVG file")->type_name("FILE");
-  app->footer("Example:\n  weft plan recipe.toml train.micro_batch_size=8 parallel.recompute=full");
-  return {app, [o] { return run_plan(*o); }};
 }
 
 Command add_verify(CLI::App& weft) {
@@ -424,9 +407,10 @@ int run_cli(int argc, char** argv, std::string_view missing) {
   app.set_version_flag("--version", [missing] { return version_text(missing); });
   app.require_subcommand(1);
   app.footer("Begin with ./quickstart. `weft COMMAND --help` says more about each.");
-  std::vector<Command> commands{add_train(app), add_plan(app),          add_verify(app), add_generate(app),
-                                add_eval(app),  add_merge(app),         add_export(app), add_inspect(app),
-                                add_bench(app), add_teacher_logits(app)};
+  std::vector<Command> commands{add_train(app),   add_verify(app), add_generate(app),
+                                add_eval(app),    add_merge(app),  add_export(app),
+                                add_inspect(app), add_bench(app),  add_teacher_logits(app)};
+  for (Command& c : add_plan(app)) commands.push_back(std::move(c));
   for (Command& c : add_data(app)) commands.push_back(std::move(c));
   commands.push_back(add_completion(app));
   const auto named = [&](const Command& c) { return c.first_word() == argv[1]; };

@@ -34,6 +34,13 @@ CLI::Option* add_number(CLI::App& app, const std::string& name, T& value, const 
   return app.add_option(name, value, help)->capture_default_str()->check(CLI::Range(low, high));
 }
 
+inline void recipe_arguments(CLI::App& app, std::string& recipe, std::vector<std::string>& overrides) {
+  app.add_option("recipe", recipe, "Recipe file (TOML)")->type_name("RECIPE");
+  app.add_option("overrides", overrides, "Settings that replace the recipe's, as train.seed=7")->type_name("KEY=VALUE");
+}
+
+// `weft plan`, `weft plan score`
+std::vector<Command> add_plan(CLI::App& weft);
 // `weft data ...`
 std::vector<Command> add_data(CLI::App& weft);
 

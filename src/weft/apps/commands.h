@@ -24,8 +24,16 @@ struct PlanOptions {
   std::vector<std::string> overrides;
   bool json = false, schedule = false, instructions = false;
   std::string schedule_svg;  // file to draw to; empty: none
+  std::string cluster;       // to forecast the time of a step on: a device's name or a file; empty: no forecast
+  std::string scale;         // device counts, "8..1024": how the forecast changes with them
 };
 int run_plan(const PlanOptions& options);
+
+struct PlanScoreOptions {
+  std::string rows, pairs, out, profiles, fit;  // files; empty: none
+  bool json = false;
+};
+int run_plan_score(const PlanScoreOptions& options);
 
 struct VerifyOptions {
   std::string recipe;

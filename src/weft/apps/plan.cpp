@@ -7,6 +7,9 @@
 #include "weft/apps/commands.h"
 #include "weft/base/durable_file.h"
 #include "weft/base/error.h"
+#include "weft/forecast/cluster.h"
+#include "weft/forecast/forecast.h"
+#include "weft/forecast/scaling.h"
 #include "weft/plan/phase_plans.h"
 #include "weft/plan/step_data.h"
 #include "weft/schedule/draw.h"
@@ -176,12 +179,43 @@ void add_memory(const Recipe& recipe, bool instructions, nlohmann::json* json) {
     for (const PlannedSpan& s : phases) (*json)["phases"].push_back(json_of(s));
 }
 
+constexpr int64_t kMostDrawn = 16;  // micro-batches of a forecast timeline
+
+// The time of a step on a cluster, and on others of its kind: printed, or in the json; and drawn, where a file is
+// given.
+void add_forecast(const Recipe& recipe, const PlanOptions& options, nlohmann::json* json) {
+  check_supported(recipe);
+  const ClusterSpec cluster = read_cluster(options.cluster);
+  const HfConfig config = read_hf_config(recipe.model.path);
+  const RunForecast forecast = forecast_run(recipe, config, cluster, Profiles::built_in());
+  const int64_t steps = recipe.train.epochs > 0 ? 0 : recipe.train.train_iters;
+  if (json)
+    (*json)["forecast"] = to_json(forecast, steps);
+  else
+    std::cout << to_string(forecast, steps);
+  if (!options.scale.empty()) {
+    const auto points = scale(recipe, config, cluster, Profiles::built_in(), device_range(options.scale));
+    if (!json) std::cout << "\nwith more data-parallel ranks, each with as many sequences:\n" << to_string(points);
+    if (json)
+      for (const ScalePoint& p : points)
+        (*json)["scale"].push_back(
+            {{"efficiency", p.efficiency}, {"cause", p.cause}, {"forecast", to_json(p.forecast, 0)}});
+  }
+  if (options.schedule_svg.empty()) return;
+  const Timeline timeline = timeline_of(forecast.work, forecast.profile, kMostDrawn);
+  write_file_durably(options.schedule_svg,
+                     draw_svg(forecast.work.pipeline, timeline,
+                              fmt::format("seconds, as forecast on {}", forecast.cluster.device.name)));
+}
+
 }  // namespace
 
 int run_plan(const PlanOptions& options) {
+  if (!options.scale.empty() && options.cluster.empty())
+    throw ConfigError("--scale says how time changes with the number of devices: it needs --cluster");
   if (options.recipe.empty()) throw ConfigError("a recipe is missing, as in `weft plan recipe.toml`");
   const Recipe recipe = read_recipe(options.recipe, options.overrides);
-  const bool svg = !options.schedule_svg.empty();
+  const bool svg = !options.schedule_svg.empty() && options.cluster.empty();
   nlohmann::json json;
   // With several stages, the schedule can be shown by itself, whatever the model.
   if (recipe.parallel.pp == 1 || options.instructions || !(options.schedule || svg))
@@ -190,6 +224,10 @@ int run_plan(const PlanOptions& options) {
     const ShownSchedule shown = show_schedule(recipe);
     if (options.schedule) add_schedule(recipe, shown, options.json ? &json : nullptr);
     if (svg) write_file_durably(options.schedule_svg, draw_svg(shown.pipeline, shown.timeline, kTimeUnit));
+  }
+  if (!options.cluster.empty()) {
+    if (!options.json) std::cout << "\n";
+    add_forecast(recipe, options, options.json ? &json : nullptr);
   }
   if (options.json) std::cout << json.dump(1) << "\n";
   return kExitOk;

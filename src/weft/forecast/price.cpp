@@ -196,9 +196,8 @@ PricedStage price_stage(const StageWork& stage, const RunWork& run, const Pace& 
   return priced;
 }
 
-// The step of all stages by their schedule, without the end. A schedule that repeats itself is run twice at two short
-// lengths.
-double simulated_seconds(const RunWork& run, const std::vector<PricedStage>& kinds) {
+// What each action of each virtual stage takes.
+ActionTimes times_of(const RunWork& run, const std::vector<PricedStage>& kinds) {
   ActionTimes times = uniform_times(run.pipeline, 0, 0, 0);
   for (int v = 0; v < run.pipeline.num_virtual_stages(); ++v) {
     const PipelinePlace at = place_of(run.pipeline, v);
@@ -211,6 +210,13 @@ double simulated_seconds(const RunWork& run, const std::vector<PricedStage>& kin
     times.dgrad[size_t(v)] = of(Do::dgrad) + of(Do::backward);
     times.wgrad[size_t(v)] = of(Do::wgrad);
   }
+  return times;
+}
+
+// The step of all stages by their schedule, without the end. A schedule that repeats itself is run twice at two short
+// lengths.
+double simulated_seconds(const RunWork& run, const std::vector<PricedStage>& kinds) {
+  const ActionTimes times = times_of(run, kinds);
   const auto run_for = [&](int64_t m) { return simulate(run.pipeline, schedules_of(run.pipeline, m), times).makespan; };
   const int64_t stages = run.pipeline.num_stages, m = run.num_micro_batches, longest = 4 * stages;
   if (m <= longest + stages) return run_for(m);
@@ -263,6 +269,11 @@ StepForecast price_step(const RunWork& run, const ProgramProfile& p, const Pipel
   for (const auto& [axis, seconds] : all.exposed) forecast.exposed_s[*axis] = seconds;
   forecast.step_s = slowest.seconds + forecast.bubble_s + end->busy();
   return forecast;
+}
+
+Timeline timeline_of(const RunWork& run, const ProgramProfile& p, int64_t most_micro_batches) {
+  return simulate(run.pipeline, schedules_of(run.pipeline, std::min(run.num_micro_batches, most_micro_batches)),
+                  times_of(run, price_stages(run, p).kinds));
 }
 
 double bubble_factor(const RunWork& run, const ProgramProfile& p) {

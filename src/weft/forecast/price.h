@@ -6,6 +6,7 @@
 
 #include "weft/forecast/profile.h"
 #include "weft/forecast/work.h"
+#include "weft/schedule/simulate.h"
 
 namespace weft {
 
@@ -28,6 +29,9 @@ struct PipelineTime {
   double factor = 1;
 };
 StepForecast price_step(const RunWork& run, const ProgramProfile& profile, const PipelineTime& how = {});
+// The schedule of all stages, each action as long as it is priced; without the end. At most `most_micro_batches` of a
+// step's.
+Timeline timeline_of(const RunWork& run, const ProgramProfile& profile, int64_t most_micro_batches);
 // The factor by which the quick way gives what the simulated one does, with this profile.
 double bubble_factor(const RunWork& run, const ProgramProfile& profile);
 

@@ -13,6 +13,26 @@ name = "any program with experts"
 experts = true
 
 [[program]]
+name = "weft"  # from the ops of a step on an H100 (docs/benchmarks), one by one
+frameworks = ["weft"]
+products = 1.0
+attention = 0.42
+attention_backward = 0.19
+memory = 0.52
+update = 0.75
+
+[[program]]
+name = "weft with experts"
+frameworks = ["weft"]
+experts = true
+products = 1.0
+grouped = 0.31
+attention = 0.42
+attention_backward = 0.19
+memory = 0.52
+update = 0.75
+
+[[program]]
 name = "Megatron-Core"
 frameworks = ["megatron-core", "nemo", "megatron-bridge"]
 

@@ -1,5 +1,6 @@
 #include "weft/forecast/toml_values.h"
 
+#include <algorithm>
 #include <cmath>
 #include <optional>
 
@@ -9,8 +10,12 @@
 
 namespace weft {
 
+// A file, or a table of one: copies of the library's tables forget where they stood.
 struct TomlTable::Node {
-  toml::table table;
+  toml::table file = {};
+  std::shared_ptr<const Node> root = {};  // of a table within a file
+  const toml::table* within = nullptr;
+  const toml::table& table() const { return within != nullptr ? *within : file; }
 };
 
 namespace {
@@ -30,12 +35,12 @@ std::optional<double> number_in(const toml::node& node) {
 }  // namespace
 
 TomlTable::TomlTable(const std::string& text, const std::string& source)
-    : node_(std::make_shared<Node>(Node{parse_toml(text, source)})), source_(source) {}
+    : node_(std::make_shared<Node>(Node{.file = parse_toml(text, source)})), source_(source) {}
 
-bool TomlTable::has(std::string_view key) const { return node_->table.contains(key); }
+bool TomlTable::has(std::string_view key) const { return node_->table().contains(key); }
 
 void TomlTable::get(std::string_view key, std::string& value) const {
-  const toml::node* node = node_->table.get(key);
+  const toml::node* node = node_->table().get(key);
   if (node == nullptr) return;
   if (!node->is_string()) refuse(source_, *node, key, "text");
   value = node->as_string()->get();
@@ -47,7 +52,7 @@ void TomlTable::need(std::string_view key, std::string& value) const {
 }
 
 void TomlTable::get(std::string_view key, std::vector<std::string>& value) const {
-  const toml::node* node = node_->table.get(key);
+  const toml::node* node = node_->table().get(key);
   if (node == nullptr) return;
   const toml::array* list = node->as_array();
   if (list == nullptr) refuse(source_, *node, key, "a list of texts");
@@ -59,14 +64,14 @@ void TomlTable::get(std::string_view key, std::vector<std::string>& value) const
 }
 
 void TomlTable::get(std::string_view key, bool& value) const {
-  const toml::node* node = node_->table.get(key);
+  const toml::node* node = node_->table().get(key);
   if (node == nullptr) return;
   if (!node->is_boolean()) refuse(source_, *node, key, "true or false");
   value = node->as_boolean()->get();
 }
 
 void TomlTable::get(std::string_view key, double& value, double low, double high) const {
-  const toml::node* node = node_->table.get(key);
+  const toml::node* node = node_->table().get(key);
   if (node == nullptr) return;
   const std::optional<double> number = number_in(*node);
   if (!number || *number < low || *number > high)
@@ -75,7 +80,7 @@ void TomlTable::get(std::string_view key, double& value, double low, double high
 }
 
 void TomlTable::get(std::string_view key, int& value, int low, int high) const {
-  const toml::node* node = node_->table.get(key);
+  const toml::node* node = node_->table().get(key);
   if (node == nullptr) return;
   const auto* whole = node->as_integer();
   if (whole == nullptr || whole->get() < low || whole->get() > high)
@@ -84,27 +89,27 @@ void TomlTable::get(std::string_view key, int& value, int low, int high) const {
 }
 
 TomlTable TomlTable::table(std::string_view key) const {
-  const toml::node* node = node_->table.get(key);
+  const toml::node* node = node_->table().get(key);
   if (node == nullptr) return {std::make_shared<Node>(), source_};
   if (!node->is_table()) refuse(source_, *node, key, "a table");
-  return {std::make_shared<Node>(Node{*node->as_table()}), source_};
+  return {std::make_shared<Node>(Node{.root = node_, .within = node->as_table()}), source_};
 }
 
 std::vector<TomlTable> TomlTable::tables(std::string_view key) const {
   std::vector<TomlTable> all;
-  const toml::node* node = node_->table.get(key);
+  const toml::node* node = node_->table().get(key);
   if (node == nullptr) return all;
   const toml::array* list = node->as_array();
   if (list == nullptr) refuse(source_, *node, key, fmt::format("tables [[{}]]", key));
   for (const toml::node& one : *list) {
     if (!one.is_table()) refuse(source_, one, key, fmt::format("tables [[{}]]", key));
-    all.push_back({std::make_shared<Node>(Node{*one.as_table()}), source_});
+    all.push_back({std::make_shared<Node>(Node{.root = node_, .within = one.as_table()}), source_});
   }
   return all;
 }
 
 void TomlTable::refuse_others(const std::vector<std::string>& known) const {
-  for (const auto& [key, node] : node_->table) {
+  for (const auto& [key, node] : node_->table()) {
     const std::string name(key.str());
     if (std::find(known.begin(), known.end(), name) != known.end()) continue;
     const std::string nearest = nearest_name(name, known);

@@ -174,6 +174,7 @@ StageWork stage_work(const RunPlan& plan, const StepSpec& step, const RunWork& r
   const MemoryPlan memory = measure_memory(plan.model, step, *plan.optimizer, none);
   work.memory_bytes = memory.total_bytes();
   work.kept_bytes = memory.persistent.total() - memory.persistent.transit;
+  work.saved_bytes = memory.persistent.params + memory.persistent.states;
   return work;
 }
 

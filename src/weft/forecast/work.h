@@ -67,6 +67,7 @@ struct StageWork {
   std::vector<TransferWork> end_transfers = {};
   int64_t memory_bytes = 0;  // of a rank, as planned ...
   int64_t kept_bytes = 0;    // ... and of them weights, gradients and optimizer state
+  int64_t saved_bytes = 0;   // of them weights and optimizer state: what a checkpoint is made of
 };
 
 struct RunWork {

@@ -1,0 +1,50 @@
+// The command line of `weft plan` and `weft plan score`.
+#include "weft/apps/cli_command.h"
+#include "weft/apps/commands.h"
+
+namespace weft {
+namespace {
+
+constexpr const char* kPlanGroup = "plan";
+
+Command add_score(CLI::App& plan) {
+  auto o = std::make_shared<PlanScoreOptions>();
+  CLI::App* app = plan.add_subcommand("score", "Forecast measured runs, and say how far off that is");
+  app->add_option("rows", o->rows, "Measured runs, a row each: CSV")->required()->type_name("FILE");
+  app->add_option("--pairs", o->pairs, "Pairs of rows, the faster one known: CSV with faster_id and slower_id")
+      ->type_name("FILE");
+  app->add_option("--out", o->out, "Write the forecast of every row: id,tokens_per_s_per_gpu,peak_memory_gib,reason")
+      ->type_name("FILE");
+  app->add_option("--profiles", o->profiles, "Numbers of programs, in place of the built-in ones")->type_name("FILE");
+  app->add_option("--fit", o->fit, "Fit these numbers to the rows first, and write them")->type_name("FILE");
+  app->add_flag("--json", o->json, "Print JSON");
+  app->footer("Example:\n  weft plan score published.csv --pairs ranking_pairs.csv --out forecasts.csv");
+  return {app, [o] { return run_plan_score(*o); }, kPlanGroup};
+}
+
+}  // namespace
+
+std::vector<Command> add_plan(CLI::App& weft) {
+  auto o = std::make_shared<PlanOptions>();
+  CLI::App* app = weft.add_subcommand(kPlanGroup, "Say what a recipe will need, and how long it takes, without data");
+  recipe_arguments(*app, o->recipe, o->overrides);
+  app->add_option("--cluster", o->cluster, "Forecast the time of a step there: a device's name (H100-SXM) or a file")
+      ->type_name("NAME|FILE");
+  app->add_option("--scale", o->scale, "With --cluster: the same on so many devices, by more data-parallel ranks")
+      ->type_name("8..1024");
+  app->add_flag("--json", o->json, "Print JSON");
+  app->add_flag("--schedule", o->schedule, "Print the schedule of a step, when its actions run and what they move");
+  app->add_flag("--instructions", o->instructions, "Print what each action consists of; with --json also its ops");
+  app->add_option("--schedule-svg", o->schedule_svg,
+                  "Draw that to an SVG file; with --cluster each action as long as it is forecast")
+      ->type_name("FILE");
+  app->footer(
+      "Examples:\n  weft plan recipe.toml train.micro_batch_size=8 parallel.recompute=full\n"
+      "  weft plan recipe.toml parallel.tp=8 --cluster H100-SXM\n"
+      "  weft plan score published.csv");
+  std::vector<Command> commands{add_score(*app)};
+  commands.push_back({app, [o] { return run_plan(*o); }});
+  return commands;
+}
+
+}  // namespace weft

@@ -1,0 +1,150 @@
+#include "weft/forecast/cluster.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include "weft/base/error.h"
+#include "weft/forecast/toml_values.h"
+
+namespace weft {
+namespace {
+
+constexpr double kTera = 1e12, kGiga = 1e9;
+
+// A number of a table in units of `unit`.
+void get_in(const TomlTable& table, const char* key, double unit, double& value, double low, double high) {
+  double in_units = value / unit;
+  table.get(key, in_units, low, high);
+  value = in_units * unit;
+}
+
+void read_device(const TomlTable& table, DeviceSpec& d) {
+  table.get("name", d.name);
+  table.get("source", d.source);
+  const double most = 1e6;
+  get_in(table, "peak_bf16_tflops", kTera, d.peak.bits16, 1e-6, most);
+  get_in(table, "peak_fp8_tflops", kTera, d.peak.fp8, 0, most);
+  get_in(table, "peak_fp4_tflops", kTera, d.peak.fp4, 0, most);
+  get_in(table, "peak_f32_tflops", kTera, d.peak.f32, 0, most);
+  get_in(table, "products_bf16_tflops", kTera, d.products.bits16, 1e-6, most);
+  get_in(table, "products_fp8_tflops", kTera, d.products.fp8, 0, most);
+  get_in(table, "products_f32_tflops", kTera, d.products.f32, 0, most);
+  get_in(table, "memory_gb", kGiga, d.memory_bytes, 1e-3, most);
+  get_in(table, "memory_gb_s", kGiga, d.memory_bytes_per_s, 1e-3, most);
+  table.get("units", d.units, 1, 1 << 20);
+  table.get("generation", d.generation, 0, 100);
+  table.get("watts", d.watts, 0, 1e6);
+  table.refuse_others({"name", "source", "peak_bf16_tflops", "peak_fp8_tflops", "peak_fp4_tflops", "peak_f32_tflops",
+                       "products_bf16_tflops", "products_fp8_tflops", "products_f32_tflops", "memory_gb", "memory_gb_s",
+                       "units", "generation", "watts"});
+}
+
+void read_link(const TomlTable& table, LinkSpec& link) {
+  get_in(table, "gb_s", kGiga, link.bytes_per_s, 1e-6, 1e6);
+  get_in(table, "latency_us", 1e-6, link.latency_s, 0, 1e6);
+  table.refuse_others({"gb_s", "latency_us"});
+}
+
+void check(const ClusterSpec& c, const std::string& source) {
+  const DeviceSpec& d = c.device;
+  const auto complain = [&](const std::string& what) { throw ConfigError(fmt::format("{}: {}", source, what)); };
+  if (d.peak.bits16 <= 0)
+    complain("device.peak_bf16_tflops is missing (or name a preset, as in preset = \"H100-SXM\")");
+  if (d.products.bits16 > d.peak.bits16)
+    complain(fmt::format("device.products_bf16_tflops = {:g} is above device.peak_bf16_tflops = {:g}",
+                         d.products.bits16 / kTera, d.peak.bits16 / kTera));
+  if (d.memory_bytes <= 0 || d.memory_bytes_per_s <= 0) complain("device.memory_gb or device.memory_gb_s is missing");
+  if (c.scale_up.bytes_per_s <= 0) complain("scale_up.gb_s is missing");
+  if (c.domain < c.devices_per_node || c.domain % c.devices_per_node != 0)
+    complain(fmt::format("domain = {} must be a multiple of devices_per_node = {}: the devices that scale_up joins",
+                         c.domain, c.devices_per_node));
+  if (c.num_devices > c.domain && c.scale_out.bytes_per_s <= 0) complain("scale_out.gb_s is missing");
+  if (c.scale_out.bytes_per_s > c.scale_up.bytes_per_s)
+    complain(fmt::format("scale_out.gb_s = {:g} is above scale_up.gb_s = {:g}: scale_up is the faster of the two",
+                         c.scale_out.bytes_per_s / kGiga, c.scale_up.bytes_per_s / kGiga));
+}
+
+}  // namespace
+
+ClusterSpec parse_cluster(const std::string& toml, const std::string& source) {
+  const TomlTable file(toml, source);
+  file.refuse_others({"preset", "nodes", "devices_per_node", "domain", "switched", "device", "scale_up", "scale_out",
+                      "price", "failures"});
+  ClusterSpec c;
+  c.device.units = 1;
+  std::string preset;
+  file.get("preset", preset);
+  if (!preset.empty()) c = preset_of(preset);
+  const bool one_node = c.domain == c.devices_per_node;
+  file.get("devices_per_node", c.devices_per_node, 1, 1 << 20);
+  if (one_node) c.domain = c.devices_per_node;
+  file.get("domain", c.domain, 1, 1 << 20);
+  file.get("switched", c.switched);
+  int nodes = 0;
+  file.get("nodes", nodes, 1, 1 << 20);
+  c.num_devices = nodes * c.devices_per_node;
+  read_device(file.table("device"), c.device);
+  if (c.device.products.bits16 == 0) c.device.products.bits16 = 0.8 * c.device.peak.bits16;
+  read_link(file.table("scale_up"), c.scale_up);
+  read_link(file.table("scale_out"), c.scale_out);
+  const TomlTable failures = file.table("failures");
+  failures.get("per_device_hour", c.failures_per_device_hour, 0, 1);
+  get_in(failures, "restart_minutes", 60, c.restart_s, 0, 1e5);
+  get_in(failures, "disk_gb_s", kGiga, c.disk_bytes_per_s, 1e-6, 1e6);
+  failures.refuse_others({"per_device_hour", "restart_minutes", "disk_gb_s"});
+  const TomlTable price = file.table("price");
+  price.get("per_device_hour", c.price_per_device_hour, 1e-9, 1e9);
+  price.get("source", c.price_source);
+  price.refuse_others({"per_device_hour", "source"});
+  check(c, source);
+  return c;
+}
+
+ClusterSpec read_cluster(const std::string& name_or_file) {
+  const bool is_file = std::filesystem::is_regular_file(name_or_file);
+  if (!is_file && name_or_file.find(".toml") == std::string::npos) return preset_of(name_or_file);
+  std::ifstream file(name_or_file);
+  std::stringstream text;
+  text << file.rdbuf();
+  if (!is_file || !file) throw FileError(fmt::format("{}: cannot be read", name_or_file));
+  return parse_cluster(text.str(), name_or_file);
+}
+
+std::string to_toml(const ClusterSpec& c) {
+  const DeviceSpec& d = c.device;
+  std::string text;
+  if (c.num_devices > 0) text += fmt::format("nodes = {}\n", c.num_devices / c.devices_per_node);
+  text += fmt::format("devices_per_node = {}\ndomain = {}\nswitched = {}\n\n[device]\nname = \"{}\"\n",
+                      c.devices_per_node, c.domain, c.switched, d.name);
+  if (!d.source.empty()) text += fmt::format("source = \"{}\"\n", d.source);
+  const std::pair<const char*, double> numbers[] = {{"peak_bf16_tflops", d.peak.bits16 / kTera},
+                                                    {"peak_fp8_tflops", d.peak.fp8 / kTera},
+                                                    {"peak_fp4_tflops", d.peak.fp4 / kTera},
+                                                    {"peak_f32_tflops", d.peak.f32 / kTera},
+                                                    {"products_bf16_tflops", d.products.bits16 / kTera},
+                                                    {"products_fp8_tflops", d.products.fp8 / kTera},
+                                                    {"products_f32_tflops", d.products.f32 / kTera},
+                                                    {"memory_gb", d.memory_bytes / kGiga},
+                                                    {"memory_gb_s", d.memory_bytes_per_s / kGiga},
+                                                    {"watts", d.watts}};
+  for (const auto& [key, value] : numbers)
+    if (value > 0) text += fmt::format("{} = {:g}\n", key, value);
+  text += fmt::format("units = {}\ngeneration = {}\n", d.units, d.generation);
+  const auto link = [&](const char* name, const LinkSpec& l) {
+    if (l.bytes_per_s > 0)
+      text += fmt::format("\n[{}]\ngb_s = {:g}\nlatency_us = {:g}\n", name, l.bytes_per_s / kGiga, l.latency_s * 1e6);
+  };
+  link("scale_up", c.scale_up);
+  link("scale_out", c.scale_out);
+  if (c.failures_per_device_hour > 0)
+    text += fmt::format("\n[failures]\nper_device_hour = {:g}\nrestart_minutes = {:g}\ndisk_gb_s = {:g}\n",
+                        c.failures_per_device_hour, c.restart_s / 60, c.disk_bytes_per_s / kGiga);
+  if (c.price_per_device_hour > 0)
+    text +=
+        fmt::format("\n[price]\nper_device_hour = {:g}\nsource = \"{}\"\n", c.price_per_device_hour, c.price_source);
+  return text;
+}
+
+}  // namespace weft

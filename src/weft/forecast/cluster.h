@@ -1,0 +1,16 @@
+// A cluster that nobody need have: a preset, or a file that says what differs from one. docs/formats/cluster.md
+#pragma once
+#include <string>
+
+#include "weft/forecast/device.h"
+
+namespace weft {
+
+// Takes the name of a preset ("H100-SXM"), or a TOML file. Throws ConfigError (FileError where the file cannot be read)
+// that says file, line, key and what would be right.
+ClusterSpec read_cluster(const std::string& name_or_file);
+ClusterSpec parse_cluster(const std::string& toml, const std::string& source);
+// As such a file, whole.
+std::string to_toml(const ClusterSpec& cluster);
+
+}  // namespace weft

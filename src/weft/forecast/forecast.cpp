@@ -1,0 +1,139 @@
+#include "weft/forecast/forecast.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "weft/base/error.h"
+
+namespace weft {
+namespace {
+
+constexpr double kThousand = 1e3, kMillion = 1e6, kHour = 3600, kGiB = double(1 << 30);
+
+std::string duration_text(double seconds) {
+  if (seconds < 1) return fmt::format("{:.1f} ms", seconds * 1e3);
+  if (seconds < 120) return fmt::format("{:.2f} s", seconds);
+  if (seconds < 48 * kHour) return fmt::format("{:.1f} h", seconds / kHour);
+  return fmt::format("{:.1f} days", seconds / (24 * kHour));
+}
+
+struct TimePart {
+  std::string name;
+  double seconds;
+};
+// They add up to the step.
+std::vector<TimePart> time_parts_of(const StepForecast& step) {
+  std::vector<TimePart> parts;
+  for (int c = 0; c < kWorkClasses; ++c)
+    parts.push_back({std::string(name_of(WorkClass(c))), step.compute_s[size_t(c)]});
+  parts.push_back({"launches", step.launch_s});
+  for (const auto& [axis, seconds] : step.exposed_s) parts.push_back({fmt::format("exposed {}", axis), seconds});
+  parts.push_back({"slowed by communication", step.slowdown_s});
+  parts.push_back({"bubble", step.bubble_s});
+  std::erase_if(parts, [](const TimePart& p) { return p.seconds <= 0; });
+  std::stable_sort(parts.begin(), parts.end(),
+                   [](const TimePart& a, const TimePart& b) { return a.seconds > b.seconds; });
+  return parts;
+}
+
+}  // namespace
+
+int64_t RunForecast::memory_bytes() const {
+  int64_t most = 0;
+  for (const StageWork& stage : work.kinds) most = std::max(most, stage.memory_bytes);
+  return most;
+}
+
+double RunForecast::save_s() const {
+  int64_t most = 0;
+  for (const StageWork& stage : work.kinds) most = std::max(most, stage.saved_bytes);
+  return double(most) / cluster.disk_bytes_per_s;
+}
+
+FailureSpec RunForecast::failures() const {
+  return {.mean_s_between = kHour / (cluster.failures_per_device_hour * num_devices()),
+          .save_s = save_s(),
+          .restart_s = cluster.restart_s};
+}
+
+RunForecast forecast_run(const Recipe& recipe, const HfConfig& config, const ClusterSpec& cluster,
+                         const Profiles& profiles) {
+  const int64_t ranks = mesh_sizes_of(recipe).world();
+  if (cluster.num_devices > 0 && ranks > cluster.num_devices)
+    throw ConfigError(fmt::format("the layout has {} ranks, the cluster {} devices; what fits: {}", ranks,
+                                  cluster.num_devices, fewer_ranks(recipe, cluster.num_devices)));
+  const RunPlan plan = prepare_run(recipe, config, 0);
+  RunForecast forecast{.cluster = cluster,
+                       .work = work_of(recipe, plan, cluster, ProductFormat::bits16),
+                       .profile = profiles.of("weft", plan.model.has_experts()),
+                       .step = {}};
+  const bool f32 = recipe.train.precision == PrecisionChoice::f32;
+  const ProductRates& peak = cluster.device.peak;
+  forecast.peak_flops = f32 && peak.f32 > 0 ? peak.f32 : peak.bits16;
+  forecast.step = price_step(forecast.work, forecast.profile);
+  return forecast;
+}
+
+std::string to_string(const RunForecast& f, int64_t steps) {
+  const double step_s = f.step.step_s;
+  std::string text = fmt::format("forecast on {} {}{}:\n", f.num_devices(), f.cluster.device.name,
+                                 f.num_devices() > 1 ? " devices" : "");
+  const auto line = [&](const char* name, const std::string& value) {
+    text += fmt::format("  {:<30}{}\n", name, value);
+  };
+  line("step", duration_text(step_s));
+  line("tokens/s", fmt::format("{:.0f} ({:.0f} a device)", f.tokens_per_s(), f.tokens_per_s_per_device()));
+  line("MFU, HFU", fmt::format("{:.1f} %, {:.1f} %", f.mfu() * 100, f.hfu() * 100));
+  line("memory of the fullest device",
+       fmt::format("{:.1f} of {:.1f} GiB{}", double(f.memory_bytes()) / kGiB, f.cluster.device.memory_bytes / kGiB,
+                   f.fits() ? "" : ": does not fit"));
+  if (f.joules_per_step() > 0)
+    line("energy, at most", fmt::format("{:.4g} kJ a step", f.joules_per_step() / kThousand));
+  if (f.price_per_step() > 0)
+    line("price", fmt::format("{:.4g} a step, {:.4g} a million tokens ({:g} a device and hour{})", f.price_per_step(),
+                              f.price_per_step() / f.work.tokens * kMillion, f.cluster.price_per_device_hour,
+                              f.cluster.price_source.empty() ? "" : "; example: " + f.cluster.price_source));
+  if (steps > 0)
+    line("the run",
+         fmt::format("{} steps, {}{}", steps, duration_text(step_s * double(steps)),
+                     f.price_per_step() > 0 ? fmt::format(", {:.4g}", f.price_per_step() * double(steps)) : ""));
+  if (steps > 0 && f.cluster.failures_per_device_hour > 0) {
+    const FailureSpec failures = f.failures();
+    const double work = step_s * double(steps), every = best_save_interval(failures);
+    const double whole = expected_run_s(work, every, failures);
+    line("with failures",
+         fmt::format("one in {} on average; a checkpoint each {} loses least (it stops the run for {}): {}, of "
+                     "which {:.1f} % are steps",
+                     duration_text(failures.mean_s_between), duration_text(every), duration_text(failures.save_s),
+                     duration_text(whole), work / whole * 100));
+  }
+  text += fmt::format("\n{:<30}{:>12}{:>9}\n", "where the step goes", "seconds", "part");
+  for (const TimePart& p : time_parts_of(f.step))
+    text += fmt::format("  {:<28}{:>12.5f}{:>8.1f}%\n", p.name, p.seconds, p.seconds / step_s * 100);
+  return text;
+}
+
+nlohmann::json to_json(const RunForecast& f, int64_t steps) {
+  nlohmann::json json{{"device", f.cluster.device.name},
+                      {"num_devices", f.num_devices()},
+                      {"step_s", f.step.step_s},
+                      {"tokens_per_s", f.tokens_per_s()},
+                      {"tokens_per_s_per_device", f.tokens_per_s_per_device()},
+                      {"mfu", f.mfu()},
+                      {"hfu", f.hfu()},
+                      {"memory_bytes", f.memory_bytes()},
+                      {"device_memory_bytes", f.cluster.device.memory_bytes},
+                      {"joules_per_step", f.joules_per_step()},
+                      {"price_per_step", f.price_per_step()},
+                      {"price_per_million_tokens", f.price_per_step() / f.work.tokens * kMillion}};
+  if (steps > 0) json["run_s"] = f.step.step_s * double(steps);
+  if (steps > 0 && f.cluster.failures_per_device_hour > 0) {
+    const FailureSpec failures = f.failures();
+    json["save_interval_s"] = best_save_interval(failures);
+    json["run_with_failures_s"] = expected_run_s(f.step.step_s * double(steps), best_save_interval(failures), failures);
+  }
+  for (const TimePart& p : time_parts_of(f.step)) json["parts"][p.name] = p.seconds;
+  return json;
+}
+
+}  // namespace weft

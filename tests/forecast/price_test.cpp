@@ -1,0 +1,156 @@
+// The time of a step: its parts, its pipeline, and what may never make it slower.
+#include <gtest/gtest.h>
+
+#include <numeric>
+
+#include "support.h"
+#include "weft/base/error.h"
+#include "weft/forecast/cluster.h"
+#include "weft/forecast/forecast.h"
+
+namespace weft {
+namespace {
+
+using testing::error_of;
+
+HfConfig small_model(int layers) {
+  HfConfig config;
+  config.has_folder = false;
+  config.spec = {.vocab_size = 512,
+                 .width = 256,
+                 .num_layers = layers,
+                 .num_heads = 8,
+                 .num_kv_heads = 8,
+                 .head_dim = 32,
+                 .ffn_width = 512,
+                 .max_positions = 128};
+  config.spec.rope = RopeSpec{};
+  return config;
+}
+
+Recipe recipe_with(int64_t dp, int64_t tp, int64_t pp) {
+  Recipe r;
+  r.model.path = "small";
+  r.train.seq_length = 128;
+  r.train.global_batch_size = 64;
+  r.train.micro_batch_size = 1;
+  r.train.precision = PrecisionChoice::bf16;
+  r.parallel.dp = dp;
+  r.parallel.tp = tp;
+  r.parallel.pp = pp;
+  return r;
+}
+
+RunForecast forecast(const Recipe& r, const ClusterSpec& cluster, int layers = 8) {
+  return forecast_run(r, small_model(layers), cluster, Profiles::built_in());
+}
+
+double parts_of(const StepForecast& f) { return f.compute() + f.launch_s + f.exposed() + f.bubble_s + f.slowdown_s; }
+
+TEST(Price, ThePartsAddUpToTheStep) {
+  for (const Recipe& r : {recipe_with(1, 1, 1), recipe_with(2, 2, 1), recipe_with(2, 2, 4), recipe_with(4, 1, 2)}) {
+    const StepForecast step = forecast(r, preset_of("H100-SXM")).step;
+    EXPECT_GT(step.step_s, 0);
+    EXPECT_NEAR(parts_of(step) / step.step_s, 1, 1e-9);
+  }
+}
+
+// A step by hand: stages that compute a second forward and two backward, and send nothing.
+RunWork plain_pipeline(int stages, int64_t num_micro_batches) {
+  RunWork run{.mesh = {.pp = stages},
+              .pipeline = make_pipeline(ScheduleKind::one_f_one_b, stages),
+              .num_micro_batches = num_micro_batches,
+              .tokens = 1};
+  ComputeWork forward, backward;
+  forward[WorkClass::memory] = 1;
+  backward[WorkClass::memory] = 2;
+  run.kinds.push_back({.actions = {{Do::forward, 0, num_micro_batches, forward, {}},
+                                   {Do::backward, 0, num_micro_batches, backward, {}}}});
+  run.kind_of.assign(size_t(stages), 0);
+  return run;
+}
+
+TEST(Price, TheBubbleOfEqualStagesIsThatOf1F1B) {
+  ProgramProfile plain;
+  plain.memory = 1;
+  for (const int64_t m : {4, 9, 64, 1001}) {  // the long ones are run at two short lengths
+    const StepForecast step = price_step(plain_pipeline(4, m), plain);
+    EXPECT_NEAR(step.bubble_s, 3 * 3, 1e-9) << m;
+    EXPECT_NEAR(step.step_s, 3.0 * double(m) + 9, 1e-6) << m;
+    EXPECT_NEAR(bubble_factor(plain_pipeline(4, m), plain), 1, 1e-9) << m;
+  }
+}
+
+TEST(Price, MicroBatchesThatDoNotFillTheLastRoundAreCounted) {
+  Recipe r = recipe_with(1, 1, 4);
+  r.parallel.pipeline_schedule = ScheduleKind::interleaved_1f1b;
+  r.parallel.virtual_pipeline_parallel_size = 2;
+  r.train.global_batch_size = 4 * 7 + 3;
+  RunForecast f = forecast(r, preset_of("H100-SXM"));
+  const Timeline whole = timeline_of(f.work, f.profile, 1000);
+  const double end = f.step.step_s - f.step.bubble_s -
+                     std::accumulate(whole.ranks[3].begin(), whole.ranks[3].end(), 0.0,
+                                     [](double sum, const TimedAction& a) { return sum + a.end - a.start; });
+  EXPECT_NEAR(f.step.step_s, whole.makespan + end, 0.01 * f.step.step_s);
+}
+
+TEST(Price, MoreBandwidthIsNeverSlower) {
+  for (const Recipe& r : {recipe_with(4, 2, 1), recipe_with(16, 1, 1), recipe_with(2, 2, 4)})
+    for (const double factor : {1.5, 4.0}) {
+      const ClusterSpec base = preset_of("H100-SXM");
+      const double before = forecast(r, base).step.step_s;
+      ClusterSpec faster = base;
+      faster.scale_up.bytes_per_s *= factor;
+      EXPECT_LE(forecast(r, faster).step.step_s, before * (1 + 1e-12));
+      faster = base;
+      faster.scale_out.bytes_per_s *= factor;
+      EXPECT_LE(forecast(r, faster).step.step_s, before * (1 + 1e-12));
+      faster = base;
+      faster.device.products.bits16 *= factor;
+      EXPECT_LT(forecast(r, faster).step.step_s, before);
+      faster = base;
+      faster.device.memory_bytes_per_s *= factor;
+      EXPECT_LE(forecast(r, faster).step.step_s, before * (1 + 1e-12));
+    }
+}
+
+TEST(Price, AnAxisThatLeavesTheNodeCostsMore) {
+  Recipe r = recipe_with(1, 8, 1);
+  ClusterSpec one = preset_of("H100-SXM"), split = one;
+  split.devices_per_node = split.domain = 4;
+  EXPECT_GT(forecast(r, split).step.exposed_s.at("tp"), 2 * forecast(r, one).step.exposed_s.at("tp"));
+}
+
+TEST(Spread, SaysHowManyRanksOfAnAxisAreInANode) {
+  const MeshSizes mesh{.dp = 4, .pp = 2, .cp = 2, .tp = 4, .ep = 2};
+  EXPECT_EQ(spread_of(mesh, "tp", 8).in_domain, 4);
+  EXPECT_TRUE(spread_of(mesh, "tp", 8).is_inside());
+  EXPECT_EQ(spread_of(mesh, "cp", 8).in_domain, 2);
+  EXPECT_EQ(spread_of(mesh, "dp", 8).ranks, 4);
+  EXPECT_EQ(spread_of(mesh, "dp", 8).in_domain, 1);
+  EXPECT_EQ(spread_of(mesh, "dp_cp", 8).in_domain, 2);
+  EXPECT_FALSE(spread_of(mesh, "pp", 8).is_inside());
+  EXPECT_TRUE(spread_of(mesh, "ep", 8).is_inside());
+}
+
+TEST(Forecast, MoreRanksThanDevicesAreRefusedWithWhatFits) {
+  ClusterSpec cluster = preset_of("H100-SXM");
+  cluster.num_devices = 8;
+  EXPECT_NE(error_of<ConfigError>([&] {
+              forecast(recipe_with(16, 1, 1), cluster);
+            }).find("the layout has 16 ranks, the cluster 8 devices; what fits: parallel.dp = "),
+            std::string::npos);
+}
+
+TEST(Forecast, FiguresFollowFromTheStep) {
+  const RunForecast f = forecast(recipe_with(2, 1, 1), preset_of("H100-SXM"));
+  EXPECT_NEAR(f.tokens_per_s(), 64 * 128 / f.step.step_s, 1e-6);
+  EXPECT_NEAR(f.tokens_per_s_per_device() * 2, f.tokens_per_s(), 1e-6);
+  EXPECT_NEAR(f.price_per_step(), 2.95 / 3600 * 2 * f.step.step_s, 1e-12);
+  EXPECT_NEAR(f.mfu(), f.work.arithmetic.model_flops / 989.4e12 / f.step.step_s, 1e-9);
+  EXPECT_GT(f.memory_bytes(), 0);
+  EXPECT_TRUE(f.fits());
+}
+
+}  // namespace
+}  // namespace weft
