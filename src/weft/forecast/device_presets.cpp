@@ -442,7 +442,7 @@ int generation_of(std::string_view name) {
   return is("H100") || is("H200") || is("MI3") ? 1 : 0;
 }
 
-constexpr double kInsideLatency = 25e-6, kOutsideLatency = 60e-6;
+constexpr double kInsideLatency = 40e-6, kOutsideLatency = 80e-6;  // as programs on a host start collectives
 
 ClusterSpec cluster_of(const Preset& p) {
   ClusterSpec c;

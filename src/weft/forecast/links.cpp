@@ -6,9 +6,11 @@
 namespace weft {
 namespace {
 
-constexpr double kRoughLatency = 0.5;  // of sqrt(time x latency): messages of middling size reach less of a link
+constexpr double kRoughLatency = 0.7;  // of sqrt(time x latency): messages of middling size reach less of a link
 
 constexpr double kPeerLatency = 0.5e-6;  // of each rank that an exchange of all with all also sends to
+
+constexpr double kSwitchSums = 0.74;  // of the gain that switches have which add up themselves (NVLink 4 and later)
 
 // Rate of scale-up among `ranks` of a domain: without a switch a pair has its own few links alone.
 double inside_rate(const ClusterSpec& cluster, int ranks) {
@@ -39,7 +41,9 @@ LinkTime link_time(Exchange what, double bytes, AxisSpread spread, const Cluster
   // A ring through all of them, and sums through a tree where that is shorter: as many links leave a domain as it has
   // ranks of the axis.
   if (!inside) time.hops = what == Exchange::all_reduce ? 2 * std::log2(domains) : domains - 1;
-  const double ring = up * cluster.scale_up_part;
+  double ring = up * cluster.scale_up_part;
+  if (what == Exchange::all_reduce && inside && cluster.switched && cluster.device.generation > 0)
+    ring *= std::max(1.0, kSwitchSums * 2 * (spread.ranks - 1) / spread.ranks);
   (inside ? time.inside_s : time.outside_s) = bytes / (inside ? ring : std::min(ring, out * spread.in_domain));
   return time;
 }
