@@ -146,38 +146,36 @@ bool is_of(const PlannedRow& row, const ProgramProfile& profile, const Profiles&
   return profile.frameworks.empty() || base.of(row.row.framework, profile.experts).name == profile.name;
 }
 
+bool is_fixed(const ProgramProfile& profile, const ProfileNumber& n) {
+  return std::find(profile.fixed.begin(), profile.fixed.end(), n.name) != profile.fixed.end();
+}
+
+// `profile` with the numbers of another but for those that are fixed.
+ProgramProfile with_numbers(const ProgramProfile& profile, const ProgramProfile& numbers) {
+  ProgramProfile with = profile;
+  for (const ProfileNumber& n : profile_numbers())
+    if (!is_fixed(profile, n)) with.*n.value = numbers.*n.value;
+  return with;
+}
+
 // Where the numbers of a program begin: models with experts where the program's dense ones end, all others where those
 // of any program do. What is fixed stays as `base` has it.
 ProgramProfile start_of(const ProgramProfile& base, const std::vector<ProgramProfile>& fitted) {
-  const ProgramProfile *like = nullptr, *any = nullptr, *own = nullptr;
+  const ProgramProfile *any = nullptr, *own = nullptr;
   for (const ProgramProfile& p : fitted) {
-    if (p.frameworks.empty() && p.experts == base.experts) any = &p;
     if (p.experts) continue;
+    if (p.frameworks.empty()) any = &p;
     if (p.frameworks == base.frameworks) own = &p;
   }
-  if (base.experts)
-    like = own != nullptr ? own : any;
-  else if (!base.frameworks.empty())
-    like = any;
-  if (like == nullptr) return base;
-  ProgramProfile from = *like;
-  from.name = base.name;
-  from.frameworks = base.frameworks;
-  from.experts = base.experts;
-  from.fixed = base.fixed;
-  for (const ProfileNumber& n : profile_numbers()) {
-    const bool is_fixed = std::find(base.fixed.begin(), base.fixed.end(), n.name) != base.fixed.end();
-    if (is_fixed) from.*n.value = base.*n.value;
-  }
-  return from;
+  const ProgramProfile* like = base.experts && own != nullptr ? own : any;
+  if (like == nullptr || (base.frameworks.empty() && !base.experts)) return base;
+  return with_numbers(base, *like);
 }
 
 Numbers numbers_of(const ProgramProfile& profile) {
   Numbers numbers;
   for (const ProfileNumber& n : profile_numbers())
-    if (n.of_time && (!profile.experts || n.experts) &&
-        std::find(profile.fixed.begin(), profile.fixed.end(), n.name) == profile.fixed.end())
-      numbers.push_back(&n);
+    if (n.of_time && (!profile.experts || n.experts) && !is_fixed(profile, n)) numbers.push_back(&n);
   return numbers;
 }
 
@@ -204,13 +202,13 @@ Profiles fit_some(const std::vector<PlannedRow>& rows, const Profiles& base,
   return Profiles(std::move(all));
 }
 
-// `base` without the programs that have no row.
+// `base` without the programs that have no row, and without all numbers that may have been fitted to rows.
 Profiles known_by(const std::vector<PlannedRow>& rows, const Profiles& base) {
   std::vector<ProgramProfile> known;
   for (const ProgramProfile& profile : base.all())
     if (profile.frameworks.empty() ||
         std::any_of(rows.begin(), rows.end(), [&](const PlannedRow& row) { return is_of(row, profile, base); }))
-      known.push_back(profile);
+      known.push_back(with_numbers(profile, ProgramProfile()));
   return Profiles(std::move(known));
 }
 
