@@ -72,7 +72,7 @@ TEST(Fit, FindsTheNumbersThatRowsWereMadeWith) {
   const Profiles base({program("any program")});
   EXPECT_GT(worst(rows, base), 0.3);
   const Profiles fitted = fit_profiles(rows, base);
-  EXPECT_LT(worst(rows, fitted), 0.04);
+  EXPECT_LT(worst(rows, fitted), 0.06);
   EXPECT_NEAR(fitted.all()[0].products, truth.products, 0.05);
   for (const PlannedRow& p : rows)
     EXPECT_NEAR(forecast_of(p, fitted).peak_memory_gib / *p.row.peak_memory_gib, 1, 0.05);

@@ -146,7 +146,10 @@ bool is_of(const PlannedRow& row, const ProgramProfile& profile, const Profiles&
   return profile.frameworks.empty() || base.of(row.row.framework, profile.experts).name == profile.name;
 }
 
+// Facts of a program, and what its profile says is one.
 bool is_fixed(const ProgramProfile& profile, const ProfileNumber& n) {
+  const bool is_fitted = n.of_time || std::string_view(n.name).substr(0, 7) == "memory_";
+  if (!is_fitted) return true;
   return std::find(profile.fixed.begin(), profile.fixed.end(), n.name) != profile.fixed.end();
 }
 

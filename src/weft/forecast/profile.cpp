@@ -48,7 +48,7 @@ const std::vector<ProfileNumber>& profile_numbers() {
       {"update", &P::update, 0.01, 1.3, true},
       {"newer", &P::newer, 0.3, 1.2, true, false, true},
       {"newer_attention", &P::newer_attention, 0.3, 1.2, true},
-      {"scores", &P::scores, 0, 8, true},
+      {"scores", &P::scores, 0, 8, false},
       {"casts", &P::casts, 0, 2, true},
       {"tp_exposed", &P::tp_exposed, 0, 1.3, true},
       {"ep_exposed", &P::ep_exposed, 0, 1.3, true, false, true},

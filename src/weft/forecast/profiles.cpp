@@ -136,7 +136,6 @@ memory_base = 3.221e+09
 [[program]]
 name = "Megatron-DeepSpeed"
 frameworks = ["megatron-deepspeed"]
-fixed = ["scores"]
 products = 0.7351
 products8 = 0.9221
 products4 = 1.608
@@ -164,7 +163,6 @@ memory_base = 3.221e+09
 [[program]]
 name = "Megatron-LM of 2021"
 frameworks = ["megatron-lm", "alpa"]
-fixed = ["scores"]
 products = 0.7787
 products8 = 0.9221
 products4 = 1.608
