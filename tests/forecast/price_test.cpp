@@ -42,7 +42,7 @@ Recipe recipe_with(int64_t dp, int64_t tp, int64_t pp) {
 }
 
 RunForecast forecast(const Recipe& r, const ClusterSpec& cluster, int layers = 8) {
-  return forecast_run(r, small_model(layers), cluster, Profiles::built_in());
+  return forecast_run(r, small_model(layers), cluster, Profiles({ProgramProfile()}));
 }
 
 double parts_of(const StepForecast& f) { return f.compute() + f.launch_s + f.exposed() + f.bubble_s + f.slowdown_s; }

@@ -121,5 +121,17 @@ TEST_F(Rows, TheRateIsMeasuredOrFollowsFromTheStep) {
   EXPECT_EQ(*row.measured_rate(), 7);
 }
 
+TEST_F(Rows, StatesThatNoDeviceCanHoldAreSharded) {
+  const auto stage = [&](const char* layers, const char* zero_stage) {
+    return run_of(row(fmt::format("r1,H100-80GB,bf16,{},4096,32,8,14336,128256,1,8192,8,8,1,1,,1,{},,1,128,9000,,x",
+                                  layers, zero_stage)))
+        .recipe.parallel.zero_stage;
+  };
+  EXPECT_EQ(stage("32", ""), 3);  // 128 GB of states
+  EXPECT_EQ(stage("4", ""), 0);
+  EXPECT_EQ(stage("32", "0"), 0);  // the source says so
+  EXPECT_EQ(stage("32", "1"), 1);
+}
+
 }  // namespace
 }  // namespace weft

@@ -34,10 +34,11 @@ void read_device(const TomlTable& table, DeviceSpec& d) {
   get_in(table, "memory_gb", kGiga, d.memory_bytes, 1e-3, most);
   get_in(table, "memory_gb_s", kGiga, d.memory_bytes_per_s, 1e-3, most);
   table.get("units", d.units, 1, 1 << 20);
+  table.get("generation", d.generation, 0, 100);
   table.get("watts", d.watts, 0, 1e6);
   table.refuse_others({"name", "source", "peak_bf16_tflops", "peak_fp8_tflops", "peak_fp4_tflops", "peak_f32_tflops",
                        "products_bf16_tflops", "products_fp8_tflops", "products_f32_tflops", "memory_gb", "memory_gb_s",
-                       "units", "watts"});
+                       "units", "generation", "watts"});
 }
 
 void read_link(const TomlTable& table, LinkSpec& link) {
@@ -69,8 +70,8 @@ void check(const ClusterSpec& c, const std::string& source) {
 
 ClusterSpec parse_cluster(const std::string& toml, const std::string& source) {
   const TomlTable file(toml, source);
-  file.refuse_others(
-      {"preset", "nodes", "devices_per_node", "domain", "device", "scale_up", "scale_out", "price", "failures"});
+  file.refuse_others({"preset", "nodes", "devices_per_node", "domain", "switched", "device", "scale_up", "scale_out",
+                      "price", "failures"});
   ClusterSpec c;
   c.device.units = 1;
   std::string preset;
@@ -80,6 +81,7 @@ ClusterSpec parse_cluster(const std::string& toml, const std::string& source) {
   file.get("devices_per_node", c.devices_per_node, 1, 1 << 20);
   if (one_node) c.domain = c.devices_per_node;
   file.get("domain", c.domain, 1, 1 << 20);
+  file.get("switched", c.switched);
   int nodes = 0;
   file.get("nodes", nodes, 1, 1 << 20);
   c.num_devices = nodes * c.devices_per_node;
@@ -114,8 +116,8 @@ std::string to_toml(const ClusterSpec& c) {
   const DeviceSpec& d = c.device;
   std::string text;
   if (c.num_devices > 0) text += fmt::format("nodes = {}\n", c.num_devices / c.devices_per_node);
-  text += fmt::format("devices_per_node = {}\ndomain = {}\n\n[device]\nname = \"{}\"\n", c.devices_per_node, c.domain,
-                      d.name);
+  text += fmt::format("devices_per_node = {}\ndomain = {}\nswitched = {}\n\n[device]\nname = \"{}\"\n",
+                      c.devices_per_node, c.domain, c.switched, d.name);
   if (!d.source.empty()) text += fmt::format("source = \"{}\"\n", d.source);
   const std::pair<const char*, double> numbers[] = {{"peak_bf16_tflops", d.peak.bits16 / kTera},
                                                     {"peak_fp8_tflops", d.peak.fp8 / kTera},
@@ -129,7 +131,7 @@ std::string to_toml(const ClusterSpec& c) {
                                                     {"watts", d.watts}};
   for (const auto& [key, value] : numbers)
     if (value > 0) text += fmt::format("{} = {:g}\n", key, value);
-  text += fmt::format("units = {}\n", d.units);
+  text += fmt::format("units = {}\ngeneration = {}\n", d.units, d.generation);
   const auto link = [&](const char* name, const LinkSpec& l) {
     if (l.bytes_per_s > 0)
       text += fmt::format("\n[{}]\ngb_s = {:g}\nlatency_us = {:g}\n", name, l.bytes_per_s / kGiga, l.latency_s * 1e6);

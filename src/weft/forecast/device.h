@@ -18,6 +18,7 @@ struct DeviceSpec {
   double memory_bytes = 0;
   double memory_bytes_per_s = 0;
   int units = 1;            // multiprocessors, over which the tiles of a product are dealt out
+  int generation = 0;       // of its matrix units: 0 where kernels written for Ampere are as good as any, 1 Hopper, ...
   double watts = 0;         // 0: not known
   std::string source = {};  // of these figures, and when they were read
 };
@@ -37,6 +38,7 @@ struct ClusterSpec {
   double scale_up_part = 0.78;  // of a link's rate that a collective reaches over scale_up ...
   double point_part = 0.7;      // ... and one message from device to device
   LinkSpec scale_up, scale_out;
+  bool switched = true;                 // scale-up: any two devices may use all of their links
   double failures_per_device_hour = 0;  // that stop a run; 0: not known
   double restart_s = 600;               // from a failure to the first step after it
   double disk_bytes_per_s = 1e9;        // that a device's share of a checkpoint is written at

@@ -4,16 +4,14 @@
 #include <cmath>
 #include <numeric>
 
+#include "weft/base/error.h"
 #include "weft/schedule/simulate.h"
 
 namespace weft {
 namespace {
 
-constexpr double kRoughLatency = 0.5;  // of sqrt(time x latency): messages of middling size reach less of a link
-
 double seconds_of(const TransferWork& t, const ProgramProfile& p) {
-  const double at_rate = t.inside_s + t.outside_s / p.network;
-  return double(t.calls) * (at_rate + t.latency_s + kRoughLatency * std::sqrt(at_rate * t.latency_s));
+  return double(t.calls) * seconds_of(t.each, p.network, p.hop_us * 1e-6);
 }
 
 // The part of its rate that a program reaches in work of a class.
@@ -47,48 +45,108 @@ double part_of(const ProgramProfile& p, WorkClass c) {
   return p.update;
 }
 
-// Of one action, or of the end of a step.
+// What is left of a rate on devices that are newer than the program's kernels.
+double newer_part(const ProgramProfile& p, WorkClass c, int generation) {
+  switch (c) {
+    case WorkClass::products:
+    case WorkClass::grouped:
+      return std::pow(p.newer, generation);
+    case WorkClass::products8:
+    case WorkClass::grouped8:
+      return std::pow(p.newer, std::max(0, generation - 1));  // none before Hopper has fp8
+    case WorkClass::attention:
+    case WorkClass::attention_backward:
+      return std::pow(p.newer_attention, generation);
+    default:
+      return 1;
+  }
+}
+
+// A program on a device: what a second at best rates takes in each class.
+struct Pace {
+  const ProgramProfile& p;
+  std::array<double, kWorkClasses> stretch;
+};
+
+Pace pace_of(const ProgramProfile& p, int generation) {
+  Pace pace{p, {}};
+  for (int c = 0; c < kWorkClasses; ++c) {
+    const double part = part_of(p, WorkClass(c)) * newer_part(p, WorkClass(c), generation);
+    pace.stretch[size_t(c)] = part > 0 ? 1 / part : 0;
+  }
+  return pace;
+}
+
+// Seconds by axis, of the few that a run has.
+class Exposed {
+ public:
+  void add(const std::string& axis, double seconds) {
+    for (size_t i = 0; i < count_; ++i)
+      if (*all_[i].first == axis) {
+        all_[i].second += seconds;
+        return;
+      }
+    WEFT_CHECK(count_ < all_.size(), "more axes than there are");
+    all_[count_++] = {&axis, seconds};
+  }
+  const auto* begin() const { return all_.data(); }
+  const auto* end() const { return all_.data() + count_; }
+
+ private:
+  std::array<std::pair<const std::string*, double>, 16> all_ = {};
+  size_t count_ = 0;
+};
+
+// Of one action, of the end of a step, or of several.
 struct Priced {
   std::array<double, kWorkClasses> compute_s = {};
   double compute = 0, launch = 0, slowdown = 0;
-  std::map<std::string, double> exposed = {};
+  Exposed exposed = {};
   double busy() const {
     double all = compute + launch + slowdown;
     for (const auto& [axis, seconds] : exposed) all += seconds;
     return all;
   }
+  void add(const Priced& other, double times) {
+    for (size_t c = 0; c < compute_s.size(); ++c) compute_s[c] += other.compute_s[c] * times;
+    compute += other.compute * times;
+    launch += other.launch * times;
+    slowdown += other.slowdown * times;
+    for (const auto& [axis, seconds] : other.exposed) exposed.add(*axis, seconds * times);
+  }
 };
 
-Priced price_compute(const ComputeWork& work, const ProgramProfile& p) {
+Priced price_compute(const ComputeWork& work, const Pace& pace) {
   Priced priced;
-  for (int c = 0; c < kWorkClasses; ++c) {
-    const double part = part_of(p, WorkClass(c));
-    priced.compute_s[size_t(c)] = part > 0 ? work.seconds[size_t(c)] / part : 0;
-    priced.compute += priced.compute_s[size_t(c)];
+  for (size_t c = 0; c < work.seconds.size(); ++c) {
+    priced.compute_s[c] = work.seconds[c] * pace.stretch[c];
+    priced.compute += priced.compute_s[c];
   }
-  priced.launch = std::max(0.0, double(work.kernels) * p.launch_us * 1e-6 - priced.compute);
+  priced.launch = std::max(0.0, double(work.kernels) * pace.p.launch_us * 1e-6 - priced.compute);
   return priced;
 }
 
 // What goes on beside computation of `beside` seconds; it slows that down, and ends later where it is longer.
 void add_hidden(Priced& priced, const TransferWork& t, double seconds, double beside, double slowdown) {
-  priced.exposed[t.axis] += std::max(0.0, seconds - beside);
+  priced.exposed.add(t.axis, std::max(0.0, seconds - beside));
   priced.slowdown += slowdown * std::min(seconds, beside);
 }
 
-Priced price_action(const ActionWork& action, const ProgramProfile& p) {
-  Priced priced = price_compute(action.compute, p);
+Priced price_action(const ActionWork& action, const Pace& pace) {
+  const ProgramProfile& p = pace.p;
+  Priced priced = price_compute(action.compute, pace);
+  priced.launch += p.action_ms * 1e-3;
   const double computes = priced.compute + priced.launch;
   for (const TransferWork& t : action.transfers) {
     const double seconds = seconds_of(t, p);
     if (t.axis == "tp")
-      priced.exposed[t.axis] += seconds * p.tp_exposed;
+      priced.exposed.add(t.axis, seconds * p.tp_exposed);
     else if (t.axis == "cp")
-      priced.exposed[t.axis] += seconds * p.cp_exposed;
+      priced.exposed.add(t.axis, seconds * p.cp_exposed);
     else if (t.axis == "ep")
-      priced.exposed[t.axis] += seconds * p.ep_exposed;
+      priced.exposed.add(t.axis, seconds * (t.inside ? p.ep_inside : p.ep_exposed));
     else if (t.axis == "pp")
-      priced.exposed[t.axis] += seconds * p.pp_exposed;
+      priced.exposed.add(t.axis, seconds * p.pp_exposed);
     else
       add_hidden(priced, t, seconds, computes * p.gather_hidden, p.slowdown);
   }
@@ -96,13 +154,14 @@ Priced price_action(const ActionWork& action, const ProgramProfile& p) {
 }
 
 // `forward` and `backward`: seconds that a micro-batch computes on the stage.
-Priced price_end(const StageWork& stage, double forward, double backward, const ProgramProfile& p) {
-  Priced priced = price_compute(stage.end, p);
+Priced price_end(const StageWork& stage, double forward, double backward, const Pace& pace) {
+  const ProgramProfile& p = pace.p;
+  Priced priced = price_compute(stage.end, pace);
   priced.launch = 0;
   for (const TransferWork& t : stage.end_transfers) {
     const double seconds = seconds_of(t, p);
     if (t.axis == "tp" || t.axis == "pp" || t.axis == "world")
-      priced.exposed[t.axis] += seconds;
+      priced.exposed.add(t.axis, seconds);
     else
       add_hidden(priced, t, seconds, p.reduce_hidden * (t.kind == Traffic::Kind::all_gather ? forward : backward),
                  p.slowdown);
@@ -110,37 +169,30 @@ Priced price_end(const StageWork& stage, double forward, double backward, const 
   return priced;
 }
 
-void add(StepForecast& f, const Priced& priced, double times) {
-  for (int c = 0; c < kWorkClasses; ++c) f.compute_s[size_t(c)] += priced.compute_s[size_t(c)] * times;
-  f.launch_s += priced.launch * times;
-  f.slowdown_s += priced.slowdown * times;
-  for (const auto& [axis, seconds] : priced.exposed) f.exposed_s[axis] += seconds * times;
-}
-
 // The actions of a kind of stage, priced.
 struct PricedStage {
-  StepForecast busy;   // all its actions of a step, without the end
+  Priced busy;         // all its actions of a step, without the end
   double seconds = 0;  // of them
   Priced end;
   std::map<std::pair<char, int>, double> mean;  // of [what, chunk]
 };
 
-PricedStage price_stage(const StageWork& stage, int64_t num_micro_batches, const ProgramProfile& p) {
+PricedStage price_stage(const StageWork& stage, const RunWork& run, const Pace& pace) {
   PricedStage priced;
   std::map<std::pair<char, int>, std::pair<double, double>> sums;  // seconds, times
   double forward = 0, backward = 0;
   for (const ActionWork& a : stage.actions) {
-    const Priced one = price_action(a, p);
+    const Priced one = price_action(a, pace);
     const double times = double(a.times), busy = one.busy();
-    add(priced.busy, one, times);
+    priced.busy.add(one, times);
     priced.seconds += busy * times;
     auto& [seconds, count] = sums[{char(a.what), a.chunk}];
     seconds += busy * times;
     count += times;
-    (a.what == Do::forward ? forward : backward) += (one.compute + one.launch) * times / double(num_micro_batches);
+    (a.what == Do::forward ? forward : backward) += (one.compute + one.launch) * times / double(run.num_micro_batches);
   }
   for (const auto& [key, sum] : sums) priced.mean[key] = sum.first / sum.second;
-  priced.end = price_end(stage, forward, backward, p);
+  priced.end = price_end(stage, forward, backward, pace);
   return priced;
 }
 
@@ -181,7 +233,8 @@ struct PricedRun {
 
 PricedRun price_stages(const RunWork& run, const ProgramProfile& p) {
   PricedRun priced;
-  for (const StageWork& stage : run.kinds) priced.kinds.push_back(price_stage(stage, run.num_micro_batches, p));
+  const Pace pace = pace_of(p, run.generation);
+  for (const StageWork& stage : run.kinds) priced.kinds.push_back(price_stage(stage, run, pace));
   for (size_t k = 1; k < priced.kinds.size(); ++k)
     if (priced.kinds[k].seconds > priced.kinds[priced.slowest].seconds) priced.slowest = k;
   for (const int kind : run.kind_of) priced.others += priced.kinds[size_t(kind)].seconds;
@@ -201,14 +254,19 @@ double StepForecast::exposed() const {
 StepForecast price_step(const RunWork& run, const ProgramProfile& p, const PipelineTime& how) {
   const PricedRun priced = price_stages(run, p);
   const PricedStage& slowest = priced.kinds[priced.slowest];
-  StepForecast forecast = slowest.busy;
+  StepForecast forecast;
   if (run.mesh.pp > 1)
     forecast.bubble_s = how.simulated ? std::max(0.0, simulated_seconds(run, priced.kinds) - slowest.seconds)
                                       : how.factor * priced.others / run.pipeline.num_chunks;
   const Priced* end = &slowest.end;
   for (const PricedStage& kind : priced.kinds)
     if (kind.end.busy() > end->busy()) end = &kind.end;
-  add(forecast, *end, 1);
+  Priced all = slowest.busy;
+  all.add(*end, 1);
+  forecast.compute_s = all.compute_s;
+  forecast.launch_s = all.launch;
+  forecast.slowdown_s = all.slowdown;
+  for (const auto& [axis, seconds] : all.exposed) forecast.exposed_s[*axis] = seconds;
   forecast.step_s = slowest.seconds + forecast.bubble_s + end->busy();
   return forecast;
 }

@@ -3,13 +3,16 @@
 #include <numeric>
 
 #include "weft/base/error.h"
+#include "weft/forecast/device.h"
 #include "weft/forecast/run_rows.h"
 #include "weft/plan/layout.h"
 
 namespace weft {
 namespace {
 
-constexpr int64_t kLoraRank = 64;  // of rows that do not say it
+constexpr int64_t kLoraRank = 64;     // of rows that do not say it
+constexpr double kBytesTrained = 16;  // for each parameter: bf16 weight and gradient, f32 master and two moments
+constexpr double kBytesFrozen = 2;
 
 bool contains(std::string text, std::string_view part) {
   std::transform(text.begin(), text.end(), text.begin(), [](unsigned char c) { return char(std::tolower(c)); });
@@ -74,6 +77,15 @@ ModelSpec model_of(const RunRow& row) {
   return m;
 }
 
+// Whether a device has room for weights, gradients and an optimizer's states that are not sharded.
+bool states_fit(const RunRow& row, const ModelSpec& m, int64_t cut) {
+  const double d = double(m.width), mlp = d * double(m.ffn_width) * (m.mlp == MlpKind::swiglu ? 3 : 2);
+  const double block = d * double(m.head_dim) * 2 * double(m.num_heads + m.num_kv_heads) + mlp;
+  const double params = double(m.num_layers) * block + d * double(m.vocab_size) * (m.tied_head ? 1 : 2);
+  const double bytes = row.task == "lora" || row.task == "qlora" ? kBytesFrozen : kBytesTrained;
+  return params * bytes / double(cut) < preset_of(row.device).device.memory_bytes;
+}
+
 void set_layout(const RunRow& row, RowRun& run) {
   Recipe& r = run.recipe;
   auto& p = r.parallel;
@@ -90,7 +102,9 @@ void set_layout(const RunRow& row, RowRun& run) {
     run.notes.push_back(fmt::format("ep = {} goes over tp too, planned with ep = {}", row.ep, p.ep));
   }
   p.sequence_parallel = p.tp > 1 && row.sp > 0;
-  p.zero_stage = p.dp * p.cp > 1 ? row.zero_stage : 0;
+  const bool sharded = row.zero_stage < 0 && !states_fit(row, run.config.spec, p.tp * p.pp);
+  if (sharded) run.notes.push_back("zero_stage is not said, planned with 3: a device cannot hold all states");
+  p.zero_stage = p.dp * p.cp == 1 ? 0 : sharded ? 3 : std::max<int64_t>(0, row.zero_stage);
   if (p.zero_stage > 0 && row.fsdp_shard > 0 && (p.dp * p.cp) % row.fsdp_shard == 0 && row.fsdp_shard < p.dp * p.cp)
     p.zero_shard_size = row.fsdp_shard;
   if (p.pp > 1 && row.vpp > 1) {

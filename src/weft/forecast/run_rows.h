@@ -21,7 +21,7 @@ struct RunRow {
           tied_emb = 0, moe_experts = 0, moe_topk = 0, moe_shared = 0, moe_ffn = 0;
   // The layout; sequences, tokens, devices.
   int64_t seq_len = 0, n_gpus = 0, gpus_per_node = 0, dp = 0, tp = 0, pp = 0, vpp = 0, cp = 0, ep = 0, sp = 0,
-          zero_stage = 0, fsdp_shard = 0, micro_batch = 0, grad_accum = 0, global_batch = 0;
+          zero_stage = -1, fsdp_shard = 0, micro_batch = 0, grad_accum = 0, global_batch = 0;
   // What was measured: nothing that forecasts reads it.
   std::optional<double> tokens_per_s_per_gpu, step_time_s, peak_memory_gib;
   double release_year() const;  // of the framework, as its version says it; 0 where it does not

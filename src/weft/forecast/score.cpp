@@ -50,13 +50,17 @@ PlannedRow plan_row(const RunRow& row, std::map<std::string, PlannedRow>& known)
       const RunPlan plan = prepare_run(run.recipe, run.config, 0);
       auto work = std::make_shared<RunWork>(work_of(run.recipe, plan, cluster, format_of(row)));
       at->second.bubble_factor = bubble_factor(*work, ProgramProfile());
-      for (const StageWork& s : work->kinds)
-        at->second.memory_bytes = std::max(at->second.memory_bytes, double(s.memory_bytes));
+      const auto fullest = std::max_element(work->kinds.begin(), work->kinds.end(), [](const auto& a, const auto& b) {
+        return a.memory_bytes < b.memory_bytes;
+      });
+      at->second.memory_bytes = double(fullest->memory_bytes);
+      at->second.kept_bytes = double(fullest->kept_bytes);
       at->second.work = std::move(work);
     }
     planned.work = at->second.work;
     planned.bubble_factor = at->second.bubble_factor;
     planned.memory_bytes = at->second.memory_bytes;
+    planned.kept_bytes = at->second.kept_bytes;
     if (!planned.work) planned.reason = at->second.reason;
   } catch (const Error& e) { planned.reason = e.what(); }
   return planned;
@@ -83,7 +87,7 @@ RowForecast forecast_of(const PlannedRow& planned, const Profiles& profiles) {
   const ProgramProfile profile = at_release(profiles.of(row.framework, row.moe_experts > 0), row.release_year());
   const StepForecast step = price_step(*planned.work, profile, {.simulated = false, .factor = planned.bubble_factor});
   return {.tokens_per_s_per_gpu = planned.work->tokens / step.step_s / planned.work->mesh.world(),
-          .peak_memory_gib = (planned.memory_bytes * profile.memory_part + profile.memory_base) / double(1 << 30)};
+          .peak_memory_gib = peak_memory(profile, planned.memory_bytes, planned.kept_bytes) / double(1 << 30)};
 }
 
 std::string stratum_of(const RunRow& row) {

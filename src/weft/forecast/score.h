@@ -19,7 +19,8 @@ struct PlannedRow {
   bool forecast_only = false;           // in a precision, or with offload, that weft does not train in
   std::shared_ptr<const RunWork> work;  // shared by rows that differ in nothing that is planned
   double bubble_factor = 1;
-  double memory_bytes = 0;  // of the fullest rank, as weft plans it
+  double memory_bytes = 0;  // of the fullest rank, as weft plans it ...
+  double kept_bytes = 0;    // ... and of it weights, gradients and optimizer state
 };
 // `progress` hears how many rows are done. Looks at no measured figure.
 std::vector<PlannedRow> plan_rows(const std::vector<RunRow>& rows, const std::function<void(size_t)>& progress);
@@ -51,5 +52,10 @@ std::vector<RowPair> read_pairs(const std::filesystem::path& path);
 // that the mean of |log(forecast / measured)| falls; the further a number is from `base`, the more it must gain.
 // Programs of `base` without a row stay as they are.
 Profiles fit_profiles(const std::vector<PlannedRow>& rows, const Profiles& base);
+
+// Each row as it is forecast with profiles fitted to the rows of all other folds alone: leave a whole source out at a
+// time, or a model and device. A program that no other fold has is any program. Rows that cannot be forecast: zeros.
+std::vector<RowForecast> cross_validate(const std::vector<PlannedRow>& rows, const Profiles& base,
+                                        const std::function<std::string(const RunRow&)>& fold_of);
 
 }  // namespace weft

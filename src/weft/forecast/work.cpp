@@ -15,7 +15,8 @@ namespace {
 constexpr int64_t kTile = 128;           // rows and columns of a product that a unit has at once
 constexpr double kInnerRamp16 = 150;     // products of this inner size take twice as long as their flops say ...
 constexpr double kInnerRamp8 = 300;      // ... and those in fewer bits of this one
-constexpr double kHopLatency = 3e-6;     // seconds, for each doubling of the ranks of a collective
+constexpr int64_t kAligned = 8;          // products that keep scores need heads of a multiple of this ...
+constexpr double kUnalignedRate = 0.04;  // ... or run without matrix units (BigScience's heads of 108: 0.7 of the rate)
 constexpr double kF32OfProducts = 0.25;  // rate of products in f32 that a source does not say, of those in 16 bits
 
 // How much longer a product takes than its flops say: the last wave of tiles does not fill the device, and each tile
@@ -32,6 +33,16 @@ const StepOp::Operand* operand_of(const StepOp& op, std::string_view field) {
   return nullptr;
 }
 
+// The same of products of each expert: its rows are padded to whole tiles.
+double grouped_stretch(const StepOp& op, double ramp) {
+  const StepOp::Operand *x = operand_of(op, "x"), *offsets = operand_of(op, "offsets");
+  WEFT_CHECK(x != nullptr && offsets != nullptr, "a product of experts without operands");
+  const double rows = std::max(1.0, double(x->shape[0]) / double(std::max<int64_t>(1, offsets->shape[0] - 1)));
+  const double inner = op.name == "grouped_matmul" ? double(x->shape[1]) : rows;
+  const double padded = op.name == "grouped_matmul" ? std::ceil(rows / kTile) * kTile / rows : 1;
+  return padded * (1 + ramp / std::max(inner, 1.0));
+}
+
 class Pricing {
  public:
   Pricing(const ModelSpec& model, int tp, const DeviceSpec& device, ProductFormat format)
@@ -42,12 +53,15 @@ class Pricing {
     const double moved_s = op.bytes / device_.memory_bytes_per_s;
     if (op.name == "matmul") return add_product(op, work);
     if (op.name == "grouped_matmul" || op.name == "grouped_weight_grad") {
-      work[format_ == ProductFormat::bits16 ? WorkClass::grouped : WorkClass::grouped8] += op.flops / rate();
+      work[format_ == ProductFormat::bits16 ? WorkClass::grouped : WorkClass::grouped8] +=
+          op.flops / rate() * grouped_stretch(op, format_ == ProductFormat::bits16 ? kInnerRamp16 : kInnerRamp8);
     } else if ((op.name == "attention" || op.name == "attention_backward") && op.flops > 0) {
       const bool forward = op.name == "attention";
       work[forward ? WorkClass::attention : WorkClass::attention_backward] += op.flops / device_.products.bits16;
       const double pairs = op.flops / (forward ? 4 : 8) / double(std::max<int64_t>(1, model_.head_dim));
       work[WorkClass::scores] += pairs * 2 * 2 / device_.memory_bytes_per_s;  // written and read in 16 bits
+      if (model_.head_dim % kAligned != 0)                                    // all pairs, not half of them
+        work[WorkClass::scores] += 2 * op.flops / (device_.products.bits16 * kUnalignedRate);
     } else {
       work[op.name == "adamw" || op.name == "adamw8" || op.name == "sgd" ? WorkClass::update : WorkClass::memory] +=
           moved_s;
@@ -98,26 +112,20 @@ ComputeWork compute_of(const std::vector<StepPart>& parts, const Pricing& pricin
 TransferWork transfer_of(const std::string& axis, Traffic::Kind kind, Traffic::Count count, const RunWork& run,
                          const ClusterSpec& cluster, bool cut_over_tp) {
   const AxisSpread spread = spread_of(run.mesh, axis, cluster.domain);
-  TransferWork t{.axis = axis, .kind = kind, .calls = count.calls, .inside = spread.is_inside()};
-  t.latency_s = t.inside ? cluster.scale_up.latency_s
-                         : cluster.scale_out.latency_s + kHopLatency * std::log2(std::max(2, spread.ranks));
-  const double bytes = double(count.bytes) / double(count.calls), up = cluster.scale_up.bytes_per_s;
-  const double out = cluster.scale_out.bytes_per_s;
-  if (axis == "ep") {  // all to all: each rank of a domain has a link of its own
-    const double far = t.inside ? 0 : double(spread.ranks - spread.in_domain) / std::max(1, spread.ranks - 1);
-    const double each = cut_over_tp ? bytes / run.mesh.tp : bytes;
-    t.inside_s = each * (1 - far) / (up * cluster.point_part);
-    t.outside_s = each * far / out;
-    return t;
-  }
-  if (kind == Traffic::Kind::send) {
-    (t.inside ? t.inside_s : t.outside_s) = bytes / (t.inside ? up * cluster.point_part : out);
-    return t;
-  }
-  // A ring through all of them: as many links leave a domain as it has ranks of the axis.
-  const double inside = up * cluster.scale_up_part;
-  (t.inside ? t.inside_s : t.outside_s) = bytes / (t.inside ? inside : std::min(inside, out * spread.in_domain));
-  return t;
+  // An exchange of all with all is counted as a message to each of the others.
+  const bool messages = axis == "ep" && kind == Traffic::Kind::send;
+  const int64_t calls = std::max<int64_t>(1, messages ? count.calls / std::max(1, spread.ranks - 1) : count.calls);
+  double bytes = double(count.bytes) / double(calls);
+  if (axis == "ep" && cut_over_tp) bytes /= run.mesh.tp;
+  const Exchange what = axis == "ep"                        ? Exchange::all_to_all
+                        : kind == Traffic::Kind::send       ? Exchange::message
+                        : kind == Traffic::Kind::all_reduce ? Exchange::all_reduce
+                                                            : Exchange::gather;
+  return {.axis = axis,
+          .kind = kind,
+          .calls = calls,
+          .each = link_time(what, bytes, spread, cluster),
+          .inside = spread.is_inside()};
 }
 
 std::vector<TransferWork> transfers_of(const std::vector<StepPart>& parts, const RunWork& run,
@@ -165,6 +173,7 @@ StageWork stage_work(const RunPlan& plan, const StepSpec& step, const RunWork& r
                             .transfers = transfers_of(a.parts, run, cluster, cut_over_tp)});
   const MemoryPlan memory = measure_memory(plan.model, step, *plan.optimizer, none);
   work.memory_bytes = memory.total_bytes();
+  work.kept_bytes = memory.persistent.total() - memory.persistent.transit;
   work.saved_bytes = memory.persistent.params + memory.persistent.states;
   return work;
 }
@@ -224,6 +233,7 @@ RunWork work_of(const Recipe& recipe, const RunPlan& plan, const ClusterSpec& cl
       .pipeline = plan.step.pipeline,
       .num_micro_batches = plan.step.order.num_micro_batches,
       .tokens = double(recipe.train.global_batch_size * sequences_of_sample(recipe)) * double(recipe.train.seq_length)};
+  run.generation = cluster.device.generation;
   run.arithmetic = measure_arithmetic(plan.model, plan.step, *plan.optimizer, WorkspaceModel());
   Recipe with_layout = recipe;
   with_layout.parallel.pipeline_layout = block_layout_of(recipe, plan.model);

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "weft/forecast/device.h"
+#include "weft/forecast/links.h"
 #include "weft/plan/run_plan.h"
 #include "weft/plan/step_data.h"
 #include "weft/recipe/recipe.h"
@@ -48,9 +49,8 @@ struct TransferWork {
   std::string axis;  // "tp", "shards", "pp"
   Traffic::Kind kind;
   int64_t calls = 0;
-  double inside_s = 0, outside_s = 0;  // of one call, over the links of scale-up and scale-out, at their rates
-  double latency_s = 0;                // of one call, however small
-  bool inside = true;                  // nothing leaves the domain
+  LinkTime each = {};  // of one call
+  bool inside = true;  // nothing leaves the domain
 };
 
 // Actions of one rank that are alike.
@@ -65,7 +65,8 @@ struct StageWork {
   std::vector<ActionWork> actions = {};
   ComputeWork end = {};  // behind the last action
   std::vector<TransferWork> end_transfers = {};
-  int64_t memory_bytes = 0;  // of a rank, as planned
+  int64_t memory_bytes = 0;  // of a rank, as planned ...
+  int64_t kept_bytes = 0;    // ... and of them weights, gradients and optimizer state
   int64_t saved_bytes = 0;   // of them weights and optimizer state: what a checkpoint is made of
 };
 
@@ -75,6 +76,7 @@ struct RunWork {
   int64_t num_micro_batches = 1;
   double tokens = 0;  // of a step, on all devices
   Arithmetic arithmetic = {};
+  int generation = 0;                 // of the device
   std::vector<StageWork> kinds = {};  // of stages
   std::vector<int> kind_of = {};      // [stage]
 };
@@ -86,12 +88,7 @@ enum class ProductFormat : uint8_t { bits16, fp8, fp4 };
 // within. Throws what planning throws.
 RunWork work_of(const Recipe& recipe, const RunPlan& plan, const ClusterSpec& cluster, ProductFormat format);
 
-// How the ranks of the axis that rank 0 is on are spread: next to each other in `domain`s, or over several.
-struct AxisSpread {
-  int ranks = 1;
-  int in_domain = 1;  // of them in the domain of rank 0, itself included
-  bool is_inside() const { return in_domain == ranks; }
-};
+// How the ranks of the axis that rank 0 is on are spread over domains of so many devices.
 AxisSpread spread_of(const MeshSizes& mesh, std::string_view axis, int domain);
 
 }  // namespace weft
