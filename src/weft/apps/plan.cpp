@@ -201,6 +201,7 @@ void add_forecast(const Recipe& recipe, const PlanOptions& options, nlohmann::js
 
 int run_plan(const PlanOptions& options) {
   if (options.recipe.empty()) throw ConfigError("a recipe is missing, as in `weft plan recipe.toml`");
+  if (options.search) return run_plan_search(options);
   const Recipe recipe = read_recipe(options.recipe, options.overrides);
   const bool svg = !options.schedule_svg.empty() && options.cluster.empty();
   nlohmann::json json;
