@@ -18,8 +18,8 @@ LayoutChoice of_one_rank(RecomputeKind recompute) { return {.recompute = recompu
 size_t place_of(Do what) { return what == Do::forward ? 0 : what == Do::wgrad ? 2 : 1; }
 
 // The cheapest action of each kind, without the end of the step.
-SmallRun::Seconds action_seconds(const RunWork& run, const ProgramProfile& profile) {
-  SmallRun::Seconds least = {-1, -1, -1};
+SmallTimes::Seconds action_seconds(const RunWork& run, const ProgramProfile& profile) {
+  SmallTimes::Seconds least = {-1, -1, -1};
   RunWork one = run;
   one.num_micro_batches = 1;
   for (const ActionWork& action : run.kinds[0].actions) {
@@ -33,10 +33,7 @@ SmallRun::Seconds action_seconds(const RunWork& run, const ProgramProfile& profi
   return least;
 }
 
-struct Measured {
-  SmallRun::Seconds seconds;
-  double kept, alive;
-};
+double more(double a, double b) { return std::max(0.0, a - b); }
 
 // A schedule that repeats itself is run twice at two short lengths.
 double makespan_of(const Pipeline& pipeline, const ActionTimes& times, int64_t m) {
@@ -87,10 +84,10 @@ double LayoutBounds::by_stage(const LayoutChoice& given) {
   c.dp = c.ep / std::gcd(c.ep, c.cp);
   c.zero_stage = c.zero_shard_size = 0;
   c.schedule = ScheduleKind::one_f_one_b;
-  const SmallRun& run = run_of(c);
-  if (run.blocks_s.empty()) return by_arithmetic(given);
+  const SmallTimes& run = times_of(c);
+  if (run.blocks.empty()) return by_arithmetic(given);
   const auto seconds = [&](size_t kind) {
-    const SmallRun::Seconds& s = run.blocks_s[kind];
+    const SmallTimes::Seconds& s = run.blocks[kind];
     return s[0] + s[1] + s[2];
   };
   const BlockLayout& layout = blocks_of(given);
@@ -98,7 +95,7 @@ double LayoutBounds::by_stage(const LayoutChoice& given) {
   std::vector<double> stages(size_t(given.pp));
   for (int v = 0; v < pipeline.num_virtual_stages(); ++v)
     stages[size_t(place_of(pipeline, v).stage)] += sum_of(layout, v, seconds);
-  const double ends = run.ends_s[0] + run.ends_s[1] + run.ends_s[2];
+  const double ends = run.ends[0] + run.ends[1] + run.ends[2];
   const double mean = (ends + std::accumulate(stages.begin(), stages.end(), 0.0)) / double(given.pp);
   const double slowest = std::max(mean, *std::max_element(stages.begin(), stages.end()));
   const int64_t m = recipe_.train.global_batch_size / given.micro_batch_size / given.dp;
@@ -106,15 +103,15 @@ double LayoutBounds::by_stage(const LayoutChoice& given) {
 }
 
 double LayoutBounds::by_schedule(const LayoutChoice& c) {
-  const SmallRun& run = run_of(c);
-  if (run.blocks_s.empty()) return by_stage(c);
+  const SmallTimes& run = times_of(c);
+  if (run.blocks.empty()) return by_stage(c);
   const Pipeline pipeline = make_pipeline(c.schedule, int(c.pp), int(c.chunks));
   const BlockLayout& layout = blocks_of(c);
   ActionTimes times = uniform_times(pipeline, 0, 0, 0);
   for (int v = 0; v < pipeline.num_virtual_stages(); ++v) {
-    SmallRun::Seconds s = {};
-    for (size_t i = 0; i < s.size(); ++i) s[i] = sum_of(layout, v, [&](size_t kind) { return run.blocks_s[kind][i]; });
-    for (size_t i = 0; i < s.size() && c.pp == 1; ++i) s[i] += run.ends_s[i];
+    SmallTimes::Seconds s = {};
+    for (size_t i = 0; i < s.size(); ++i) s[i] = sum_of(layout, v, [&](size_t kind) { return run.blocks[kind][i]; });
+    for (size_t i = 0; i < s.size() && c.pp == 1; ++i) s[i] += run.ends[i];
     times.forward[size_t(v)] = s[0];
     times.dgrad[size_t(v)] = s[1];
     times.wgrad[size_t(v)] = s[2];
@@ -126,19 +123,19 @@ double LayoutBounds::by_schedule(const LayoutChoice& c) {
 }
 
 double LayoutBounds::memory(const LayoutChoice& c) {
-  const SmallRun& run = run_of(c);
-  if (run.blocks_s.empty()) return 0;
+  const SmallMemory& run = memory_of(c);
+  if (run.blocks.empty()) return 0;
   const Pipeline pipeline = make_pipeline(c.schedule, int(c.pp), int(c.chunks));
   const BlockLayout& layout = blocks_of(c);
-  double kept = c.pp == 1 ? run.ends_kept : 0, alive = -1;
+  double kept = c.pp == 1 ? run.ends.kept : 0, alive = -1;
   for (int chunk = 0; chunk < pipeline.num_chunks; ++chunk) {
     const int v = virtual_stage(pipeline, {0, chunk});
-    kept += sum_of(layout, v, [&](size_t kind) { return run.blocks_kept[kind]; });
-    const double one = sum_of(layout, v, [&](size_t kind) { return run.blocks_alive[kind]; });
+    kept += sum_of(layout, v, [&](size_t kind) { return run.blocks[kind].kept; });
+    const double one = sum_of(layout, v, [&](size_t kind) { return run.blocks[kind].alive; });
     alive = alive < 0 ? one : std::min(alive, one);
   }
   const int64_t m = recipe_.train.global_batch_size / c.micro_batch_size / c.dp;
-  return kSafe * (kept + double(alive_of(pipeline, m)) * (alive + (c.pp == 1 ? run.ends_alive : 0)));
+  return kSafe * (kept + double(alive_of(pipeline, m)) * (alive + (c.pp == 1 ? run.ends.alive : 0)));
 }
 
 template <class Of>
@@ -158,52 +155,80 @@ const BlockLayout& LayoutBounds::blocks_of(const LayoutChoice& c) {
 }
 
 // What decides over a micro-batch on a stage; splits of backward are those of ZB-H1.
-const SmallRun& LayoutBounds::run_of(const LayoutChoice& c) {
+const SmallTimes& LayoutBounds::times_of(const LayoutChoice& c) {
   LayoutChoice key = c;
   const bool splits = c.schedule == ScheduleKind::zb_h1 || c.schedule == ScheduleKind::zbv;
   key.schedule = splits ? ScheduleKind::zb_h1 : ScheduleKind::one_f_one_b;
   key.pp = 1;
   key.chunks = 0;
-  Known* known = nullptr;
+  Known<SmallTimes>* known = nullptr;
   {
     std::lock_guard lock(mutex_);
-    known = &runs_[key];
+    known = &times_[key];
   }
-  std::call_once(known->once, [&] { known->run = measure(key); });
-  return known->run;
+  std::call_once(known->once, [&] { known->value = measure_times(key); });
+  return known->value;
 }
 
-SmallRun LayoutBounds::measure(const LayoutChoice& c) const {
+const SmallMemory& LayoutBounds::memory_of(const LayoutChoice& c) {
+  LayoutChoice key = c;
+  key.schedule = ScheduleKind::one_f_one_b;
+  key.pp = 1;
+  key.chunks = 0;
+  Known<SmallMemory>* known = nullptr;
+  {
+    std::lock_guard lock(mutex_);
+    known = &memory_[key];
+  }
+  std::call_once(known->once, [&] { known->value = measure_bytes(key); });
+  return known->value;
+}
+
+RunPlan LayoutBounds::small_plan(const LayoutChoice& c, std::vector<LayerSpec> layers) const {
   Recipe recipe = with_choice(recipe_, c);
+  const int64_t together = c.micro_batch_size * c.dp;
   recipe.train.global_batch_size =
-      c.micro_batch_size * c.dp *
-      std::min(kSmallMicroBatches, std::max<int64_t>(1, recipe_.train.global_batch_size / (c.micro_batch_size * c.dp)));
+      together * std::clamp<int64_t>(recipe_.train.global_batch_size / together, 1, kSmallMicroBatches);
+  HfConfig config = config_;
+  config.spec.num_layers = int64_t(layers.size());
+  if (!config.spec.layers.empty()) config.spec.layers = std::move(layers);
+  return prepare_run(recipe, std::move(config), 0);
+}
+
+SmallTimes LayoutBounds::measure_times(const LayoutChoice& c) const {
   const auto measured = [&](std::vector<LayerSpec> layers) {
-    HfConfig config = config_;
-    config.spec.num_layers = int64_t(layers.size());
-    if (!config.spec.layers.empty()) config.spec.layers = std::move(layers);
-    const RunPlan plan = prepare_run(recipe, std::move(config), 0);
+    return action_seconds(actions_of(small_plan(c, std::move(layers)), cluster_, ProductFormat::bits16), profile_);
+  };
+  SmallTimes run;
+  try {
+    const SmallTimes::Seconds one = measured({kinds_[0]});
+    for (const LayerSpec& kind : kinds_) {
+      const SmallTimes::Seconds two = measured({kinds_[0], kind});
+      SmallTimes::Seconds& block = run.blocks.emplace_back();
+      for (size_t i = 0; i < block.size(); ++i) block[i] = more(two[i], one[i]);
+    }
+    for (size_t i = 0; i < run.ends.size(); ++i) run.ends[i] = more(one[i], run.blocks[0][i]);
+  } catch (const Error&) { return {}; }  // the layout itself says why, where it is planned whole
+  return run;
+}
+
+SmallMemory LayoutBounds::measure_bytes(const LayoutChoice& c) const {
+  const auto measured = [&](std::vector<LayerSpec> layers) {
+    const RunPlan plan = small_plan(c, std::move(layers));
     const MemoryPlan memory = measure_memory(plan.model, plan.step, *plan.optimizer, WorkspaceModel());
     const PersistentArenas::Sizes& p = memory.persistent;
-    return Measured{.seconds = action_seconds(work_of(recipe, plan, cluster_, ProductFormat::bits16), profile_),
-                    .kept = double(p.params + p.grads + p.states + p.frozen),
-                    .alive = double(memory.chunks[0].till_dgrad + memory.chunks[0].till_wgrad)};
+    return SmallBytes{.kept = double(p.params + p.grads + p.states + p.frozen),
+                      .alive = double(memory.chunks[0].till_dgrad + memory.chunks[0].till_wgrad)};
   };
-  SmallRun run;
+  const auto beyond = [](const SmallBytes& a, const SmallBytes& b) {
+    return SmallBytes{.kept = more(a.kept, b.kept), .alive = more(a.alive, b.alive)};
+  };
+  SmallMemory run;
   try {
-    const Measured one = measured({kinds_[0]});
-    const auto more = [](double a, double b) { return std::max(0.0, a - b); };
-    for (const LayerSpec& kind : kinds_) {
-      const Measured two = measured({kinds_[0], kind});
-      SmallRun::Seconds& block = run.blocks_s.emplace_back();
-      for (size_t i = 0; i < block.size(); ++i) block[i] = more(two.seconds[i], one.seconds[i]);
-      run.blocks_kept.push_back(more(two.kept, one.kept));
-      run.blocks_alive.push_back(more(two.alive, one.alive));
-    }
-    for (size_t i = 0; i < run.ends_s.size(); ++i) run.ends_s[i] = more(one.seconds[i], run.blocks_s[0][i]);
-    run.ends_kept = more(one.kept, run.blocks_kept[0]);
-    run.ends_alive = more(one.alive, run.blocks_alive[0]);
-  } catch (const Error&) { return {}; }  // the layout itself says why, where it is planned whole
+    const SmallBytes one = measured({kinds_[0]});
+    for (const LayerSpec& kind : kinds_) run.blocks.push_back(beyond(measured({kinds_[0], kind}), one));
+    run.ends = beyond(one, run.blocks[0]);
+  } catch (const Error&) { return {}; }
   return run;
 }
 

@@ -9,18 +9,23 @@
 #include "weft/forecast/layout_space.h"
 #include "weft/forecast/profile.h"
 #include "weft/models/hf_config.h"
-#include "weft/plan/layout.h"
+#include "weft/plan/run_plan.h"
 
 namespace weft {
 
-// A micro-batch on a rank that has the whole of a small model.
-struct SmallRun {
+// A micro-batch on a rank that has the whole of a small model: all but its blocks, and each block, by kind of layer.
+// No blocks: this small model cannot run so.
+struct SmallTimes {
   using Seconds = std::array<double, 3>;  // forward, dgrad or backward, wgrad
-  Seconds ends_s = {};                    // all but blocks
-  std::vector<Seconds> blocks_s = {};     // [kind of layer] each block; empty: this small model cannot run so
-  // Bytes: weights, gradients and state; and of a micro-batch that is alive.
-  double ends_kept = 0, ends_alive = 0;
-  std::vector<double> blocks_kept = {}, blocks_alive = {};
+  Seconds ends = {};
+  std::vector<Seconds> blocks = {};
+};
+struct SmallBytes {
+  double kept = 0, alive = 0;  // weights, gradients and state; a micro-batch that is alive
+};
+struct SmallMemory {
+  SmallBytes ends = {};
+  std::vector<SmallBytes> blocks = {};
 };
 
 // All bounds are a fiftieth below what dry runs of small models say, since waits do not add up quite linearly. They may
@@ -39,11 +44,13 @@ class LayoutBounds {
   double memory(const LayoutChoice& choice);
 
   const ModelSpec& model() const { return model_; }
-  size_t num_small_runs() const { return runs_.size(); }
 
  private:
-  const SmallRun& run_of(const LayoutChoice& choice);
-  SmallRun measure(const LayoutChoice& choice) const;
+  const SmallTimes& times_of(const LayoutChoice& choice);
+  const SmallMemory& memory_of(const LayoutChoice& choice);
+  RunPlan small_plan(const LayoutChoice& choice, std::vector<LayerSpec> layers) const;
+  SmallTimes measure_times(const LayoutChoice& choice) const;
+  SmallMemory measure_bytes(const LayoutChoice& choice) const;
   const BlockLayout& blocks_of(const LayoutChoice& choice);
   // The sum over the blocks of a virtual stage.
   template <class Of>
@@ -57,12 +64,14 @@ class LayoutBounds {
   std::vector<LayerSpec> kinds_;        // of layers
   std::vector<size_t> kind_of_;         // [layer]
   std::array<double, 3> flops_s_ = {};  // [recompute] seconds of a step's arithmetic on one device, at best
+  template <class T>
   struct Known {
     std::once_flag once;
-    SmallRun run;
+    T value;
   };
   std::mutex mutex_;
-  std::map<LayoutChoice, Known> runs_;
+  std::map<LayoutChoice, Known<SmallTimes>> times_;
+  std::map<LayoutChoice, Known<SmallMemory>> memory_;
   std::map<LayoutChoice, BlockLayout> blocks_;
 };
 

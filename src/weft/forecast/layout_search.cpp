@@ -16,11 +16,11 @@ namespace weft {
 namespace {
 
 constexpr double kNever = std::numeric_limits<double>::infinity();
-constexpr int kDepths = 4;                                      // ways to look at a layout: three bounds, and whole
-constexpr std::array<int, kDepths> kEffort = {1, 1, 128, 256};  // to look once more, in any unit
-constexpr int kEffortAtOnce = 4096;                             // however many threads share it
-constexpr size_t kNearest = 16;                                 // layouts that are measured where none fits
-constexpr double kFrontRooms[] = {1, 0.75, 0.5, 0.25};          // parts of a device's memory
+constexpr int kDepths = 5;
+constexpr std::array<int, kDepths> kEffort = {1, 64, 128, 128, 256};  // to look once more, in any unit
+constexpr int kEffortAtOnce = 4096;                                   // however many threads share it
+constexpr size_t kNearest = 16;                                       // layouts that are measured where none fits
+constexpr double kFrontRooms[] = {1, 0.5};                            // parts of a device's memory
 
 // What is minimised, in this order.
 using Value = std::array<double, 2>;
@@ -99,14 +99,14 @@ Search::Look Search::look(Candidate& c, const LayoutChoice& layout, double room)
   if (c.depth == 1) {
     look.bytes = bounds_.memory(layout);
     if (look.bytes > room) look.fate = Fate::too_large;
-    if (look.bytes <= room) c.step_s = bounds_.by_schedule(layout);
   }
-  if (c.depth == 2) {
+  if (c.depth == 2) c.step_s = bounds_.by_schedule(layout);
+  if (c.depth == 3) {
     const std::optional<int64_t> bytes = planner_.first_stage_bytes(layout);
     look.bytes = double(bytes.value_or(0));
     look.fate = !bytes ? Fate::cannot_run : look.bytes > room ? Fate::measured_large : Fate::goes_on;
   }
-  if (c.depth == 3) {
+  if (c.depth == 4) {
     look.found = planner_.plan(layout);
     look.bytes = look.found ? double(look.found->memory_bytes) : 0;
     look.fate = !look.found ? Fate::cannot_run : look.bytes > room ? Fate::measured_large : Fate::found;

@@ -48,7 +48,7 @@ struct SearchCounts {
 struct SearchResult {
   ClusterSpec cluster;
   std::vector<FoundLayout> best;  // the best first
-  // For each number of devices the fastest within the room of a device, within 3/4, 1/2 and 1/4 of it; but for those
+  // For each number of devices the fastest within the room of a device, and within half of it; but for those
   // that another is better than in one of step, price, devices and memory, and nowhere worse.
   std::vector<FoundLayout> front;
   SearchCounts counts = {};

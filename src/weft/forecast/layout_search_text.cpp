@@ -114,7 +114,7 @@ std::string to_string(const SearchResult& r, const SearchSpec& spec) {
   text += fmt::format("\nthe best\n{}", heading());
   for (const FoundLayout& f : r.best) text += row_of(f) + "         " + f.neighbours + "\n";
   text += fmt::format(
-      "\nfor each number of devices the fastest within all, 3/4, 1/2 and 1/4 of that memory, without those that "
+      "\nfor each number of devices the fastest within all and within half of that memory, without those that "
       "another "
       "beats in step, price, devices and memory\n{}",
       heading());
