@@ -9,7 +9,7 @@
 namespace weft {
 namespace {
 
-constexpr int64_t kLeastTokensOfCp = 4096, kMostTokens = 1 << 15, kMostChunks = 10;
+constexpr int64_t kLeastTokensOfCp = 2048, kMostTokens = 1 << 15, kMostChunks = 10;
 
 std::vector<int64_t> divisors_of(int64_t n) {
   std::vector<int64_t> all;

@@ -34,7 +34,7 @@ std::string to_string(const LayoutChoice& choice);
 // All layouts of exactly so many devices that this model can be cut to, but for what never is better:
 // - gpipe, which takes as long as 1f1b and keeps more;
 // - sequence_parallel = false where tokens can be cut;
-// - cp with fewer than 4,096 tokens of a sequence on a rank, micro-batches of more than 32,768 tokens on one;
+// - cp with fewer than 2,048 tokens of a sequence on a rank, micro-batches of more than 32,768 tokens on one;
 // - virtual stages with unequal numbers of blocks, unless there are two a rank; more than 10 a rank;
 // - zero_shard_size other than all ranks or, at stage 3, those of a domain.
 // The order is always the same. `refused` counts those that check_layout refuses.
