@@ -138,6 +138,16 @@ TEST(LayoutSearch, TakesAsFewDevicesAsADeadlineLeaves) {
   EXPECT_NE(search(cluster, spec).nearest.find("no layout keeps deadline and budget"), std::string::npos);
 }
 
+TEST(LayoutSearch, ShowsNothingThatAnotherBeatsInEverything) {
+  const SearchResult found = search(small_cluster(), {.device_counts = {1, 2}, .most = 8});
+  ASSERT_FALSE(found.front.empty());
+  for (const FoundLayout& a : found.front)
+    for (const FoundLayout& b : found.front)
+      EXPECT_FALSE(a.step.step_s < b.step.step_s && a.memory_bytes <= b.memory_bytes &&
+                   a.layout.num_devices() <= b.layout.num_devices())
+          << to_string(a.layout) << " beats " << to_string(b.layout);
+}
+
 TEST(LayoutSearch, SaysWhatNeighboursLose) {
   const SearchResult found = search(small_cluster(), {.device_counts = {4}, .most = 1});
   EXPECT_NE(found.best.at(0).neighbours.find("a step (+"), std::string::npos) << found.best[0].neighbours;
