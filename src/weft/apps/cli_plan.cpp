@@ -17,9 +17,33 @@ Command add_score(CLI::App& plan) {
       ->type_name("FILE");
   app->add_option("--profiles", o->profiles, "Numbers of programs, in place of the built-in ones")->type_name("FILE");
   app->add_option("--fit", o->fit, "Fit these numbers to the rows first, and write them")->type_name("FILE");
+  app->add_option("--cross-validate", o->cross_validate,
+                  "Forecast each source, or group of alike runs, with numbers fitted to the others alone")
+      ->check(CLI::IsMember({"source", "group"}));
+  app->add_option("--collectives", o->collectives, "Measured collectives (CSV): how far off those forecasts are")
+      ->type_name("FILE");
   app->add_flag("--json", o->json, "Print JSON");
   app->footer("Example:\n  weft plan score published.csv --pairs ranking_pairs.csv --out forecasts.csv");
   return {app, [o] { return run_plan_score(*o); }, kPlanGroup};
+}
+
+void add_search(CLI::App& app, PlanOptions& o, CLI::Option* cluster, const std::vector<CLI::Option*>& others) {
+  CLI::Option* search = app.add_flag("--search", o.search, "Find the layouts that are best there")->needs(cluster);
+  for (CLI::Option* other : others) search->excludes(other);
+  app.add_option("--ranks", o.ranks, "On so many devices: 64, or 8..1024; by default all of the cluster")
+      ->type_name("N|N..M")
+      ->needs(search);
+  app.add_option("--objective", o.objective,
+                 "What is best: time, price or energy of a step, or ranks, as few as can be")
+      ->check(CLI::IsMember({"time", "price", "energy", "ranks"}))
+      ->needs(search);
+  app.add_option("--deadline", o.deadline, "The whole run must take at most so long: 90m, 36h, 12d")
+      ->type_name("TIME")
+      ->needs(search);
+  app.add_option("--budget", o.budget, "The whole run must cost at most so much")
+      ->check(CLI::PositiveNumber)
+      ->needs(search);
+  app.add_option("--write", o.write, "Write the recipe with the best layout")->type_name("FILE")->needs(search);
 }
 
 }  // namespace
@@ -28,19 +52,26 @@ std::vector<Command> add_plan(CLI::App& weft) {
   auto o = std::make_shared<PlanOptions>();
   CLI::App* app = weft.add_subcommand(kPlanGroup, "Say what a recipe will need, and how long it takes, without data");
   recipe_arguments(*app, o->recipe, o->overrides);
-  app->add_option("--cluster", o->cluster, "Forecast the time of a step there: a device's name (H100-SXM) or a file")
-      ->type_name("NAME|FILE");
-  app->add_option("--scale", o->scale, "With --cluster: the same on so many devices, by more data-parallel ranks")
-      ->type_name("8..1024");
+  CLI::Option* cluster = app->add_option("--cluster", o->cluster,
+                                         "Forecast the time of a step there: a device's name (H100-SXM) or a file")
+                             ->type_name("NAME|FILE");
+  CLI::Option* scale =
+      app->add_option("--scale", o->scale, "With --cluster: the same on so many devices, by more data-parallel ranks")
+          ->type_name("8..1024")
+          ->needs(cluster);
   app->add_flag("--json", o->json, "Print JSON");
-  app->add_flag("--schedule", o->schedule, "Print the schedule of a step, when its actions run and what they move");
-  app->add_flag("--instructions", o->instructions, "Print what each action consists of; with --json also its ops");
-  app->add_option("--schedule-svg", o->schedule_svg,
-                  "Draw that to an SVG file; with --cluster each action as long as it is forecast")
-      ->type_name("FILE");
+  CLI::Option* schedule =
+      app->add_flag("--schedule", o->schedule, "Print the schedule of a step, when its actions run and what they move");
+  CLI::Option* instructions =
+      app->add_flag("--instructions", o->instructions, "Print what each action consists of; with --json also its ops");
+  CLI::Option* svg = app->add_option("--schedule-svg", o->schedule_svg,
+                                     "Draw that to an SVG file; with --cluster each action as long as it is forecast")
+                         ->type_name("FILE");
+  add_search(*app, *o, cluster, {schedule, instructions, svg, scale});
   app->footer(
       "Examples:\n  weft plan recipe.toml train.micro_batch_size=8 parallel.recompute=full\n"
       "  weft plan recipe.toml parallel.tp=8 --cluster H100-SXM\n"
+      "  weft plan recipe.toml --cluster cluster.toml --search --ranks 8..1024 --write best.toml\n"
       "  weft plan score published.csv");
   std::vector<Command> commands{add_score(*app)};
   commands.push_back({app, [o] { return run_plan(*o); }});

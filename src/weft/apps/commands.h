@@ -26,11 +26,19 @@ struct PlanOptions {
   std::string schedule_svg;  // file to draw to; empty: none
   std::string cluster;       // to forecast the time of a step on: a device's name or a file; empty: no forecast
   std::string scale;         // device counts, "8..1024": how the forecast changes with them
+  bool search = false;       // for the best layouts there, as the rest says
+  std::string ranks;         // "64", "8..1024"; empty: as many as the cluster has, or the recipe
+  std::string objective = "time";
+  std::string deadline;  // of the run, "36h"; empty: none
+  double budget = 0;     // of the run; 0: none
+  std::string write;     // file for the recipe with the best layout; empty: none
 };
 int run_plan(const PlanOptions& options);
+int run_plan_search(const PlanOptions& options);
 
 struct PlanScoreOptions {
-  std::string rows, pairs, out, profiles, fit;  // files; empty: none
+  std::string rows, pairs, out, profiles, fit, collectives;  // files; empty: none
+  std::string cross_validate;                                // "source", "group"; empty: not
   bool json = false;
 };
 int run_plan_score(const PlanScoreOptions& options);

@@ -214,6 +214,7 @@ int run_plan(const PlanOptions& options) {
   if (!options.scale.empty() && options.cluster.empty())
     throw ConfigError("--scale says how time changes with the number of devices: it needs --cluster");
   if (options.recipe.empty()) throw ConfigError("a recipe is missing, as in `weft plan recipe.toml`");
+  if (options.search) return run_plan_search(options);
   const Recipe recipe = read_recipe(options.recipe, options.overrides);
   const bool svg = !options.schedule_svg.empty() && options.cluster.empty();
   nlohmann::json json;

@@ -7,6 +7,7 @@
 #include "weft/apps/commands.h"
 #include "weft/base/durable_file.h"
 #include "weft/base/error.h"
+#include "weft/forecast/link_rows.h"
 #include "weft/forecast/score_report.h"
 
 namespace weft {
@@ -19,6 +20,32 @@ Profiles profiles_for(const PlanScoreOptions& options) {
   text << file.rdbuf();
   if (!file) throw FileError(fmt::format("{}: cannot be read", options.profiles));
   return Profiles::parse(text.str(), options.profiles);
+}
+
+std::vector<RowForecast> forecasts_for(const PlanScoreOptions& options, const std::vector<PlannedRow>& planned,
+                                       const Profiles& profiles) {
+  if (!options.cross_validate.empty()) {
+    std::cerr << fmt::format("fitting the numbers of programs once for each {} left out\n", options.cross_validate);
+    const bool by_source = options.cross_validate == "source";
+    return cross_validate(planned, profiles, [&](const RunRow& r) { return by_source ? r.source : r.group; });
+  }
+  std::vector<RowForecast> forecasts(planned.size());
+  for (size_t i = 0; i < planned.size(); ++i)
+    if (planned[i].reason.empty()) forecasts[i] = forecast_of(planned[i], profiles);
+  return forecasts;
+}
+
+// Printed, or added to the json.
+void add_collectives(const std::string& file, nlohmann::json* json) {
+  if (json == nullptr) std::cout << "\nmeasured collectives\n";
+  for (const LinkErrors& line : link_errors(read_link_rows(file))) {
+    const Errors& e = line.errors;
+    if (json == nullptr)
+      std::cout << fmt::format("  {:<60} {:>4} rows, median {:.1f} %, 90th {:.1f} %, bias {:+.1f} %\n", line.name,
+                               e.rows, e.median * 100, e.p90 * 100, e.bias * 100);
+    else
+      (*json)["collectives"][line.name] = {{"rows", e.rows}, {"median", e.median}, {"p90", e.p90}, {"bias", e.bias}};
+  }
 }
 
 }  // namespace
@@ -34,12 +61,13 @@ int run_plan_score(const PlanScoreOptions& options) {
     profiles = fit_profiles(planned, profiles);
     write_file_durably(options.fit, profiles.to_toml());
   }
-  std::vector<RowForecast> forecasts(planned.size());
-  for (size_t i = 0; i < planned.size(); ++i)
-    if (planned[i].reason.empty()) forecasts[i] = forecast_of(planned[i], profiles);
+  const std::vector<RowForecast> forecasts = forecasts_for(options, planned, profiles);
   if (!options.out.empty()) write_file_durably(options.out, forecasts_csv(planned, forecasts));
   const ScoreReport report = score_of(planned, forecasts, pairs);
-  std::cout << (options.json ? to_json(report).dump(1) + "\n" : to_string(report));
+  nlohmann::json json = options.json ? to_json(report) : nlohmann::json();
+  if (!options.json) std::cout << to_string(report);
+  if (!options.collectives.empty()) add_collectives(options.collectives, options.json ? &json : nullptr);
+  if (options.json) std::cout << json.dump(1) << "\n";
   return kExitOk;
 }
 

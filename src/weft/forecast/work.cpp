@@ -157,10 +157,10 @@ std::string kind_text(const ModelSpec& model, const TransformerPlan& plan) {
   return text;
 }
 
-StageWork stage_work(const RunPlan& plan, const StepSpec& step, const RunWork& run, const ClusterSpec& cluster,
-                     ProductFormat format) {
-  const WorkspaceModel none;
-  const StepData data = step_data_of(plan.model, step, *plan.optimizer, none);
+// All but its memory.
+StageWork stage_actions(const RunPlan& plan, const StepSpec& step, const RunWork& run, const ClusterSpec& cluster,
+                        ProductFormat format) {
+  const StepData data = step_data_of(plan.model, step, *plan.optimizer, WorkspaceModel());
   const Pricing pricing(plan.model, run.mesh.tp, cluster.device, format);
   const bool cut_over_tp = step.model.layers.stream == Spmd::Shard0;
   StageWork work{.end = compute_of({data.end}, pricing),
@@ -171,7 +171,13 @@ StageWork stage_work(const RunPlan& plan, const StepSpec& step, const RunWork& r
                             .times = a.times,
                             .compute = compute_of(a.parts, pricing),
                             .transfers = transfers_of(a.parts, run, cluster, cut_over_tp)});
-  const MemoryPlan memory = measure_memory(plan.model, step, *plan.optimizer, none);
+  return work;
+}
+
+StageWork stage_work(const RunPlan& plan, const StepSpec& step, const RunWork& run, const ClusterSpec& cluster,
+                     ProductFormat format) {
+  StageWork work = stage_actions(plan, step, run, cluster, format);
+  const MemoryPlan memory = measure_memory(plan.model, step, *plan.optimizer, WorkspaceModel());
   work.memory_bytes = memory.total_bytes();
   work.kept_bytes = memory.persistent.total() - memory.persistent.transit;
   work.saved_bytes = memory.persistent.params + memory.persistent.states;
@@ -245,6 +251,14 @@ RunWork work_of(const Recipe& recipe, const RunPlan& plan, const ClusterSpec& cl
     if (is_new) run.kinds.push_back(stage_work(plan, step, run, cluster, format));
     run.kind_of.push_back(at->second);
   }
+  return run;
+}
+
+RunWork actions_of(const RunPlan& plan, const ClusterSpec& cluster, ProductFormat format) {
+  RunWork run{
+      .mesh = plan.step.mesh, .pipeline = plan.step.pipeline, .num_micro_batches = plan.step.order.num_micro_batches};
+  run.kinds.push_back(stage_actions(plan, plan.step, run, cluster, format));
+  run.kind_of.push_back(0);
   return run;
 }
 

@@ -87,6 +87,8 @@ enum class ProductFormat : uint8_t { bits16, fp8, fp4 };
 // `plan` is that of rank 0 (prepare_run). Where the layout is larger than the cluster says, ranks beyond are as those
 // within. Throws what planning throws.
 RunWork work_of(const Recipe& recipe, const RunPlan& plan, const ClusterSpec& cluster, ProductFormat format);
+// The actions and the end of rank 0's stage alone, which is much sooner found: without tokens, arithmetic and memory.
+RunWork actions_of(const RunPlan& plan, const ClusterSpec& cluster, ProductFormat format);
 
 // How the ranks of the axis that rank 0 is on are spread over domains of so many devices.
 AxisSpread spread_of(const MeshSizes& mesh, std::string_view axis, int domain);

@@ -1,0 +1,66 @@
+// `weft plan --search`: the best layouts on a cluster.
+#include <algorithm>
+#include <filesystem>
+#include <iostream>
+#include <nlohmann/json.hpp>
+
+#include "weft/apps/backends.h"
+#include "weft/apps/commands.h"
+#include "weft/base/durable_file.h"
+#include "weft/base/error.h"
+#include "weft/base/threads.h"
+#include "weft/forecast/cluster.h"
+#include "weft/forecast/layout_search.h"
+#include "weft/plan/layout.h"
+#include "weft/recipe/recipe_phases.h"
+
+namespace weft {
+namespace {
+
+// Of a device's memory: for contexts, communication and libraries; at most a twentieth of it.
+constexpr double kReserve = 2.0 * (1 << 30), kMostReserve = 0.05;
+
+SearchSpec spec_of(const PlanOptions& options, const Recipe& recipe, const ClusterSpec& cluster) {
+  SearchSpec spec;
+  if (!options.ranks.empty())
+    spec.device_counts = device_counts_of(options.ranks, cluster);
+  else
+    spec.device_counts = {cluster.num_devices > 0 ? cluster.num_devices : mesh_sizes_of(recipe).world()};
+  const auto objective = choice_named<SearchObjective>(options.objective);
+  if (!objective)
+    throw ConfigError(fmt::format("--objective {}: must be one of time, price, energy, ranks", options.objective));
+  spec.objective = *objective;
+  if (!options.deadline.empty()) spec.deadline_s = seconds_of_duration(options.deadline);
+  spec.budget = options.budget;
+  spec.steps = recipe.train.epochs > 0 ? 0 : recipe.train.train_iters;
+  spec.reserve_bytes = std::min(kReserve, kMostReserve * cluster.device.memory_bytes);
+  spec.threads = usable_cores();
+  return spec;
+}
+
+void check_target(const PlanOptions& options) {
+  std::error_code none;
+  if (!options.write.empty() && std::filesystem::equivalent(options.write, options.recipe, none))
+    throw ConfigError(fmt::format("--write {}: is the recipe itself: name another file", options.write));
+}
+
+}  // namespace
+
+int run_plan_search(const PlanOptions& options) {
+  const Recipe recipe = read_recipe(options.recipe, options.overrides);
+  if (has_phases(recipe))
+    throw ConfigError(
+        "--search cannot run: the recipe's steps differ ([[phase]] or train.rampup_batch_size); the "
+        "nearest that works: a recipe of the phase that takes longest, alone");
+  check_target(options);
+  const ClusterSpec cluster = read_cluster(options.cluster);
+  const SearchSpec spec = spec_of(options, recipe, cluster);
+  const SearchResult result =
+      search_layouts(recipe, read_hf_config(recipe.model.path), cluster, Profiles::built_in(), spec);
+  if (!options.write.empty() && !result.best.empty())
+    write_file_durably(options.write, to_toml(with_choice(recipe, result.best[0].layout)));
+  std::cout << (options.json ? to_json(result, spec).dump(1) + "\n" : to_string(result, spec));
+  return result.best.empty() ? kExitFailure : kExitOk;
+}
+
+}  // namespace weft
