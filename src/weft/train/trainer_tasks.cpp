@@ -1,4 +1,5 @@
 // What a Trainer scores in tasks as it goes, and what phases require of it.
+#include "weft/train/evaluate.h"
 #include "weft/train/trainer.h"
 
 namespace weft {
