@@ -198,7 +198,8 @@ TEST(LossChart, EvaluationsAreMarked) {
 }
 
 TEST(LossChart, ACurveIsMadeOfARunsRecords) {
-  const Metrics metrics{.steps = {{.step = 1, .loss = 3}, {.step = 2, .loss = 2}}, .evals = {{.step = 2, .loss = 2.5}}};
+  const Metrics metrics{
+      .steps = {{.step = 1, .loss = 3}, {.step = 2, .loss = 2}}, .evals = {{.step = 2, .loss = 2.5}}, .tasks = {}};
   const LossCurve curve = loss_curve(metrics, "t");
   ASSERT_EQ(curve.train.size(), 2u);
   EXPECT_EQ(curve.train[1].step, 2);

@@ -1,5 +1,6 @@
 // Tasks that a run scores as it goes.
 #include "weft/train/run_tasks.h"
+#include "weft/train/evaluate.h"
 
 #include "support.h"
 #include "train/golden.h"

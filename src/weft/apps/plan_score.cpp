@@ -67,7 +67,7 @@ int run_plan_score(const PlanScoreOptions& options) {
   nlohmann::json json = options.json ? to_json(report) : nlohmann::json();
   if (!options.json) std::cout << to_string(report);
   if (!options.collectives.empty()) add_collectives(options.collectives, options.json ? &json : nullptr);
-  if (options.json) std::cout << json.dump(1) << "\n";
+  if (options.json) std::cout << json.dump(1, ' ', false, nlohmann::json::error_handler_t::replace) << "\n";
   return kExitOk;
 }
 

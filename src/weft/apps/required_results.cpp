@@ -51,7 +51,8 @@ Results results_of_run(const fs::path& model) {
   const int64_t step = read_progress(model).step;
   Results results;
   for (const TasksRecord& record : read_metrics(metrics).tasks)
-    if (record.step == step) results.insert(record.results.begin(), record.results.end());
+    if (record.step == step)
+      for (const auto& [name, value] : record.results) results[name] = value;  // the last counts
   if (results.empty())
     throw ConfigError(
         fmt::format("--require: the run has scored no tasks in step {} of the checkpoint (eval.tasks); "

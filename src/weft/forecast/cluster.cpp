@@ -7,6 +7,7 @@
 
 #include "weft/base/error.h"
 #include "weft/forecast/toml_values.h"
+#include "weft/recipe/recipe.h"
 
 namespace weft {
 namespace {
@@ -84,6 +85,8 @@ ClusterSpec parse_cluster(const std::string& toml, const std::string& source) {
   file.get("switched", c.switched);
   int nodes = 0;
   file.get("nodes", nodes, 1, 1 << 20);
+  if (int64_t(nodes) * c.devices_per_node > kMostRanks)
+    throw ConfigError(fmt::format("{}: nodes x devices_per_node must be at most {}", source, kMostRanks));
   c.num_devices = nodes * c.devices_per_node;
   read_device(file.table("device"), c.device);
   if (c.device.products.bits16 == 0) c.device.products.bits16 = 0.8 * c.device.peak.bits16;

@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "weft/base/error.h"
+#include "weft/recipe/recipe_phases.h"
 
 namespace weft {
 namespace {
@@ -13,6 +14,7 @@ constexpr double kThousand = 1e3, kMillion = 1e6, kHour = 3600, kGiB = double(1 
 std::string duration_text(double seconds) {
   if (seconds < 1) return fmt::format("{:.1f} ms", seconds * 1e3);
   if (seconds < 120) return fmt::format("{:.2f} s", seconds);
+  if (seconds < 2 * kHour) return fmt::format("{:.1f} min", seconds / 60);
   if (seconds < 48 * kHour) return fmt::format("{:.1f} h", seconds / kHour);
   return fmt::format("{:.1f} days", seconds / (24 * kHour));
 }
@@ -56,13 +58,31 @@ FailureSpec RunForecast::failures() const {
           .restart_s = cluster.restart_s};
 }
 
+void require_priced(const Recipe& recipe, const StepSpec& s) {
+  if (has_phases(recipe))
+    throw ConfigError(
+        "a forecast is of steps that are alike, and those of this recipe are not ([[phase]], train.rampup_batch_size); "
+        "what works: a recipe for each phase");
+  if (s.scores_first || s.scores_base || s.scores_others || s.teacher || !s.frozen.empty())
+    throw ConfigError(fmt::format(
+        "train.objective = \"{}\" runs frozen models, or the model forward first, and that is not forecast yet; what "
+        "works: train.objective = \"cross_entropy\"",
+        recipe.train.objective));
+}
+
 RunForecast forecast_run(const Recipe& recipe, const HfConfig& config, const ClusterSpec& cluster,
                          const Profiles& profiles) {
   const int64_t ranks = mesh_sizes_of(recipe).world();
   if (cluster.num_devices > 0 && ranks > cluster.num_devices)
     throw ConfigError(fmt::format("the layout has {} ranks, the cluster {} devices; what fits: {}", ranks,
                                   cluster.num_devices, fewer_ranks(recipe, cluster.num_devices)));
+  if (ranks > cluster.domain && cluster.scale_out.bytes_per_s <= 0)
+    throw ConfigError(
+        fmt::format("the layout has {} ranks, but only {} devices reach each other: the cluster's file "
+                    "does not say scale_out.gb_s",
+                    ranks, cluster.domain));
   const RunPlan plan = prepare_run(recipe, config, 0);
+  require_priced(recipe, plan.step);
   RunForecast forecast{.cluster = cluster,
                        .work = work_of(recipe, plan, cluster, ProductFormat::bits16),
                        .profile = profiles.of("weft", plan.model.has_experts()),

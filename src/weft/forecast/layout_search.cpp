@@ -255,8 +255,9 @@ SearchResult search_layouts(const Recipe& recipe, const HfConfig& config, const 
                             const Profiles& profiles, const SearchSpec& spec) {
   check(spec, cluster);
   const LayoutChoice one_rank{.sequence_parallel = true};
-  const ProgramProfile profile =
-      profiles.of("weft", prepare_run(with_choice(recipe, one_rank), config, 0).model.has_experts());
+  const RunPlan plan = prepare_run(with_choice(recipe, one_rank), config, 0);
+  require_priced(recipe, plan.step);
+  const ProgramProfile profile = profiles.of("weft", plan.model.has_experts());
   LayoutBounds bounds(recipe, config, cluster, profile);
   LayoutPlanner planner(recipe, config, cluster, profiles);
   SearchResult result;

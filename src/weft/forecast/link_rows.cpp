@@ -27,10 +27,12 @@ double number_of(const std::string& cell, const std::string& where, double least
 bool has(const std::string& text, std::string_view part) { return text.find(part) != std::string::npos; }
 
 ClusterSpec cluster_of(const LinkRow& row) {
+  std::string best, best_chip;  // the longest chip's name that is there: GB200 has B200 in it
   for (const std::string& name : device_names()) {
-    const std::string chip = name.substr(0, name.find('-'));
-    if (has(row.system, chip)) return preset_of(name == "A100-SXM-40GB" ? "A100-SXM-80GB" : name);
+    const std::string chip = name.starts_with("RTX") ? name : name.substr(0, name.find('-'));
+    if (has(row.system, chip) && chip.size() > best_chip.size()) best = name, best_chip = chip;
   }
+  if (!best.empty()) return preset_of(best == "A100-SXM-40GB" ? "A100-SXM-80GB" : best);
   if (!has(row.system, "8-GPU node")) throw ConfigError(fmt::format("no preset is of the system \"{}\"", row.system));
   ClusterSpec c = preset_of("A100-SXM-80GB");  // what its rates inside a node are like
   c.scale_out.bytes_per_s = 12.5e9;

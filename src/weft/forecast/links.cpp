@@ -34,7 +34,7 @@ LinkTime link_time(Exchange what, double bytes, AxisSpread spread, const Cluster
   if (what == Exchange::all_to_all) {  // each rank of a domain has a link of its own
     const double far = inside ? 0 : double(spread.ranks - spread.in_domain) / std::max(1, spread.ranks - 1);
     time.inside_s = bytes * (1 - far) / (up * cluster.point_part);
-    time.outside_s = bytes * far / out;
+    time.outside_s = far > 0 ? bytes * far / out : 0;
     time.latency_s += kPeerLatency * (spread.ranks - 1);
     return time;
   }

@@ -142,9 +142,23 @@ void settle_schedule(RowRun& run) {
   p.virtual_pipeline_parallel_size = 0;
 }
 
+// Nothing that is planned overflows, or takes more than moments.
+void require_plannable(const RunRow& row) {
+  const auto one = [](int64_t n) { return double(std::max<int64_t>(1, n)); };
+  const bool fits =
+      one(row.dp) * one(row.tp) * one(row.pp) * one(row.cp) <= double(kMostRanks) &&
+      std::max({row.n_gpus, row.gpus_per_node, row.ep, row.fsdp_shard}) <= kMostRanks &&
+      std::max({row.vpp, row.n_layers}) <= 4096 && row.moe_experts <= 65536 &&
+      std::max({row.d_model, row.n_heads, row.head_dim, row.ffn, row.vocab, row.seq_len, row.moe_ffn}) <= int64_t{1}
+                                                                                                              << 26 &&
+      std::max({row.micro_batch, row.grad_accum, row.global_batch, row.moe_shared, row.moe_topk}) <= int64_t{1} << 31;
+  if (!fits) throw ConfigError(fmt::format("row {} has numbers beyond what can be planned", row.id));
+}
+
 }  // namespace
 
 RowRun run_of(const RunRow& row) {
+  require_plannable(row);
   RowRun run;
   run.config.spec = model_of(row);
   run.config.has_folder = false;

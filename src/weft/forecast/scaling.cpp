@@ -64,10 +64,14 @@ std::vector<ScalePoint> scale(const Recipe& recipe, const HfConfig& config, cons
   const int64_t copy = int64_t(mesh.tp) * mesh.pp * mesh.cp, each = recipe.train.global_batch_size / recipe.parallel.dp;
   std::vector<ScalePoint> points;
   for (int64_t dp = std::max<int64_t>(1, (range.low + copy - 1) / copy); dp * copy <= range.high; dp *= 2) {
+    if (cluster.num_devices > 0 && dp * copy > cluster.num_devices) break;
+    const int64_t data = dp * recipe.parallel.cp;
+    if (data % recipe.parallel.ep != 0) continue;
     Recipe there = recipe;
     there.parallel.dp = dp;
     there.train.global_batch_size = each * dp;
-    if (there.parallel.zero_shard_size > dp * there.parallel.cp) there.parallel.zero_shard_size = 0;
+    if (there.parallel.zero_shard_size > 0 && data % there.parallel.zero_shard_size != 0)
+      there.parallel.zero_shard_size = 0;
     ScalePoint point{.devices = dp * copy, .forecast = forecast_run(there, config, cluster, profiles), .cause = {}};
     if (!points.empty()) {
       const RunForecast& first = points.front().forecast;
@@ -78,7 +82,9 @@ std::vector<ScalePoint> scale(const Recipe& recipe, const HfConfig& config, cons
   }
   if (points.empty())
     throw ConfigError(
-        fmt::format("no multiple of tp x pp x cp = {} lies between {} and {} devices", copy, range.low, range.high));
+        fmt::format("no multiple of tp x pp x cp = {} that parallel.ep = {} divides lies between {} and {} "
+                    "devices of the cluster",
+                    copy, recipe.parallel.ep, range.low, range.high));
   return points;
 }
 

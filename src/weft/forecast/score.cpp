@@ -32,37 +32,42 @@ void set_network(const RunRow& row, ClusterSpec& cluster) {
   if (per_node > 0) cluster.scale_out.bytes_per_s = per_node * 1e9 / 8 / cluster.devices_per_node;
 }
 
+// The same for all rows that are planned alike: the work, or why there is none.
+void plan_work(const RowRun& run, const ClusterSpec& cluster, ProductFormat format, PlannedRow& planned) {
+  try {
+    const RunPlan plan = prepare_run(run.recipe, run.config, 0);
+    auto work = std::make_shared<RunWork>(work_of(run.recipe, plan, cluster, format));
+    planned.bubble_factor = bubble_factor(*work, ProgramProfile());
+    const auto fullest = std::max_element(work->kinds.begin(), work->kinds.end(),
+                                          [](const auto& a, const auto& b) { return a.memory_bytes < b.memory_bytes; });
+    planned.memory_bytes = double(fullest->memory_bytes);
+    planned.kept_bytes = double(fullest->kept_bytes);
+    planned.work = std::move(work);
+  } catch (const std::exception& e) { planned.reason = e.what(); }
+}
+
 PlannedRow plan_row(const RunRow& row, std::map<std::string, PlannedRow>& known) {
   PlannedRow planned;
   planned.row = row;
   try {
+    const RowRun run = run_of(row);
     ClusterSpec cluster = preset_of(row.device);
     set_network(row, cluster);
-    const RowRun run = run_of(row);
     planned.notes = run.notes;
     planned.forecast_only = format_of(row) != ProductFormat::bits16 || !row.offload.empty();
-    const std::string key = fmt::format(
-        "{}{} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {}", to_toml(run.recipe), row.n_layers, row.d_model,
-        row.n_heads, row.n_kv_heads, row.head_dim, row.ffn, row.vocab, row.gated, row.tied_emb, row.moe_experts,
-        row.moe_topk, row.moe_shared, row.moe_ffn, cluster.device.name, row.interconnect, int(format_of(row)));
+    const std::string key =
+        fmt::format("{}{} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {}", to_toml(run.recipe), row.n_layers, row.d_model,
+                    row.n_heads, row.n_kv_heads, row.head_dim, row.ffn, row.vocab, row.gated, row.tied_emb,
+                    row.moe_experts, row.moe_topk, row.moe_shared, row.moe_ffn, cluster.device.name,
+                    fmt::format("{} {}", row.interconnect, row.gpus_per_node), int(format_of(row)));
     const auto [at, is_new] = known.try_emplace(key, planned);
-    if (is_new) {
-      const RunPlan plan = prepare_run(run.recipe, run.config, 0);
-      auto work = std::make_shared<RunWork>(work_of(run.recipe, plan, cluster, format_of(row)));
-      at->second.bubble_factor = bubble_factor(*work, ProgramProfile());
-      const auto fullest = std::max_element(work->kinds.begin(), work->kinds.end(), [](const auto& a, const auto& b) {
-        return a.memory_bytes < b.memory_bytes;
-      });
-      at->second.memory_bytes = double(fullest->memory_bytes);
-      at->second.kept_bytes = double(fullest->kept_bytes);
-      at->second.work = std::move(work);
-    }
+    if (is_new) plan_work(run, cluster, format_of(row), at->second);
     planned.work = at->second.work;
     planned.bubble_factor = at->second.bubble_factor;
     planned.memory_bytes = at->second.memory_bytes;
     planned.kept_bytes = at->second.kept_bytes;
     if (!planned.work) planned.reason = at->second.reason;
-  } catch (const Error& e) { planned.reason = e.what(); }
+  } catch (const std::exception& e) { planned.reason = e.what(); }  // a row is never the end of all
   return planned;
 }
 

@@ -302,11 +302,10 @@ nlohmann::json to_json(const PeftConfig& config, const ModelSpec& model) {
     modules.clear();
     for (const AdapterSpec::Target& target : model.adapter->targets) modules.push_back(target.module);
   }
-  nlohmann::json in_full = nullptr, task = nullptr;
+  nlohmann::json in_full = nullptr, task = "CAUSAL_LM";
   if (config.trains_score) in_full = {"score"}, task = "SEQ_CLS";
   return {{"peft_type", "LORA"},
           {"task_type", std::move(task)},
-          {"task_type", "CAUSAL_LM"},
           {"base_model_name_or_path", config.base},
           {"r", config.rank},
           {"lora_alpha", config.alpha},

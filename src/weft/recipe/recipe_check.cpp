@@ -191,7 +191,7 @@ void check_order(const Recipe::Parallel& p, Conflicts& c) {
          .nearest = fmt::format("parallel.order = \"{}\"", nearest_order(p.order))});
 }
 
-void check_data(const Recipe::Data& d, const Recipe::Train& t, Conflicts& c) {
+void check_data(const Recipe::Data& d, const Recipe::Train& t, const std::vector<Recipe::Phase>& phases, Conflicts& c) {
   c.unless(d.weights.empty() || d.weights.size() == d.train.size(),
            {.key = "data.weights",
             .others = {"data.train"},
@@ -207,7 +207,10 @@ void check_data(const Recipe::Data& d, const Recipe::Train& t, Conflicts& c) {
   c.unless(
       d.valid.empty() || d.valid_fraction == 0,
       {.key = "data.valid_fraction", .others = {"data.valid"}, .expected = "0 beside data.valid: use one of them"});
-  c.unless(t.eval_interval == 0 || !d.valid.empty() || d.valid_fraction > 0,
+  const bool later = std::any_of(phases.begin(), phases.end(), [](const Recipe::Phase& p) {
+    return std::any_of(p.settings.begin(), p.settings.end(), [](const auto& s) { return s.first == "data.valid"; });
+  });
+  c.unless(t.eval_interval == 0 || !d.valid.empty() || d.valid_fraction > 0 || later,
            {.key = "train.eval_interval",
             .others = {"data.valid", "data.valid_fraction"},
             .expected = "0, or data to evaluate: set data.valid or data.valid_fraction"});
@@ -371,7 +374,7 @@ std::vector<Conflict> conflicts(const Recipe& recipe) {
   check_sequences(recipe.train, recipe.parallel, c);
   check_head_groups(recipe.parallel, c);
   check_order(recipe.parallel, c);
-  check_data(recipe.data, recipe.train, c);
+  check_data(recipe.data, recipe.train, recipe.phases, c);
   check_pipeline(recipe.parallel, c);
   check_length(recipe.train, c);
   check_best(recipe, c);

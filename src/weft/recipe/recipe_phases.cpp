@@ -104,19 +104,23 @@ void set_values(Recipe& recipe, const Recipe::Phase& phase) {
 }
 
 // Another objective has none of the settings that the one before alone heeds; where it reads data of another kind, what
-// was held out is of that.
-void forget_unheeded(Recipe& recipe, ObjectiveKind before) {
-  Recipe fallback;
-  const auto keys = recipe_keys(recipe), fallbacks = recipe_keys(fallback);
+// was held out is of that. What no phase may change of the data is as the run says it, wherever it is heeded.
+void forget_unheeded(Recipe& recipe, const Recipe& run, ObjectiveKind before) {
+  Recipe fallback, given = run;
+  const auto keys = recipe_keys(recipe), fallbacks = recipe_keys(fallback), firsts = recipe_keys(given);
   const ObjectiveKind now = recipe.train.objective;
   for (size_t i = 0; i < keys.size(); ++i) {
     const bool of_held_out = keys[i].name == "data.valid" && data_key_of(before) != data_key_of(now);
-    if (of_held_out || !heeds(now, keys[i])) set_value(keys[i], value_of(fallbacks[i]));
+    const bool of_questions = keys[i].name == "data.tokenizer" && !run.eval.tasks.empty();
+    if (of_held_out || (!heeds(now, keys[i]) && !of_questions))
+      set_value(keys[i], value_of(fallbacks[i]));
+    else if (keys[i].section() == "data" && !is_phase_key(keys[i].name))
+      set_value(keys[i], value_of(firsts[i]));
   }
 }
 
-// The values of a phase that begins where those of `recipe` are in force.
-void begin_phase(Recipe& recipe, const Recipe::Phase& phase) {
+// The values of a phase of `run` that begins where those of `recipe` are in force.
+void begin_phase(Recipe& recipe, const Recipe::Phase& phase, const Recipe& run) {
   const ObjectiveKind before = recipe.train.objective;
   recipe.train.rampup_batch_size.clear();
   if (sets(phase, "data.train")) recipe.data.weights.clear();  // which are of other entries
@@ -125,12 +129,12 @@ void begin_phase(Recipe& recipe, const Recipe::Phase& phase) {
     set_values(given, phase);
     recipe.train.objective = given.train.objective;
   }
-  if (recipe.train.objective != before) forget_unheeded(recipe, before);
+  if (recipe.train.objective != before) forget_unheeded(recipe, run, before);
   set_values(recipe, phase);
 }
 
 // The span of a phase, behind that of the phase before it.
-PhaseSpan following(const PhaseSpan& before, const Recipe::Phase& phase, int number) {
+PhaseSpan following(const PhaseSpan& before, const Recipe::Phase& phase, int number, const Recipe& run) {
   PhaseSpan span = before;
   Recipe& r = span.recipe;
   auto& o = r.optimizer;
@@ -140,7 +144,7 @@ PhaseSpan following(const PhaseSpan& before, const Recipe::Phase& phase, int num
     span.lr_first_step = phase.from_step;
     o.lr_warmup_iters = o.lr_decay_iters = o.lr_wsd_decay_iters = 0;
   }
-  begin_phase(r, phase);
+  begin_phase(r, phase, run);
   const bool begins = r.train.objective != before.recipe.train.objective && has_reference(r.train.objective);
   if (begins || sets(phase, "objective.reference") || !has_reference(r.train.objective)) span.own_reference = 0;
   if (begins && !sets(phase, "objective.reference")) {
@@ -298,11 +302,13 @@ std::vector<PhaseSpan> phase_spans(const Recipe& recipe) {
     const bool last = i == recipe.phases.size();
     now.end_step = last ? recipe.train.train_iters : recipe.phases[i].from_step;
     add_ramp(now, spans);
-    if (!last) now = following(now, recipe.phases[i], int(i) + 1);
+    if (!last) now = following(now, recipe.phases[i], int(i) + 1, recipe);
   }
   set_averages(spans, recipe.optimizer);
-  for (PhaseSpan& span : spans)
+  for (PhaseSpan& span : spans) {
     if (span.recipe.data.valid.empty() && span.recipe.data.valid_fraction == 0) span.recipe.train.eval_interval = 0;
+    if (span.phase > 0 && !reads_tokens(span.recipe.train.objective)) span.recipe.train.eval_iters = 0;  // all are read
+  }
   return spans;
 }
 
@@ -347,7 +353,7 @@ std::vector<PhaseProblem> phase_problems(const Recipe& r) {
   for (size_t i = 0; i < r.phases.size(); ++i) {
     const Recipe::Phase& phase = r.phases[i];
     const Recipe of_before = values;
-    begin_phase(values, phase);
+    begin_phase(values, phase, r);
     const auto add = [&](const std::string& text) { all.push_back({int(i), name_of_phase(phase) + ": " + text}); };
     if (phase.from_step <= before)
       add(fmt::format("expected a step behind {}, where {} begins", before,
@@ -369,7 +375,7 @@ std::vector<PhaseProblem> phase_problems(const Recipe& r) {
   for (size_t i = 0; i < r.phases.size(); ++i) {
     if (const auto problem = cut_ramp_problem(now, i > 0 ? r.phases[i - 1].from_step : 0, r.phases[i]))
       all.push_back({int(i), name_of_phase(r.phases[i]) + ": " + *problem});
-    begin_phase(now, r.phases[i]);
+    begin_phase(now, r.phases[i], r);
     if (const auto problem = ramp_problem(now)) {
       all.push_back({int(i), name_of_phase(r.phases[i]) + ": " + *problem});
       break;  // what follows counts by this ramp

@@ -70,6 +70,13 @@ FoundTasks find_tasks(const QuestionsSpec& spec) {
     if (place_of(found.places, e.task.name) == nullptr || (spec.num_fewshot == 0 && read_preambles(e).empty()))
       throw ConfigError(fmt::format("{} {}: has no effect without {} {} and {}", spec.options.fewshot_from, e.task.name,
                                     spec.options.tasks, e.task.name, spec.options.num_fewshot));
+  const bool all_texts = std::all_of(found.places.begin(), found.places.end(), [&](const TaskPlace& p) {
+    const TaskPlace* examples = place_of(found.examples, p.task.name);
+    return examples != nullptr && !read_preambles(*examples).empty();
+  });
+  if (spec.num_fewshot > 0 && all_texts)
+    throw ConfigError(fmt::format("{} {}: has no effect: the texts of {} stand before the questions as they are",
+                                  spec.options.num_fewshot, spec.num_fewshot, spec.options.fewshot_from));
   return found;
 }
 

@@ -17,6 +17,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstring>
+#include <random>
 #include <vector>
 
 #include "weft/base/descriptor.h"
@@ -88,8 +89,21 @@ constexpr long kForbidden[] = {
     SYS_request_key,
     SYS_keyctl,
     SYS_shmget,
+    SYS_shmat,
+    SYS_shmctl,
     SYS_msgget,
+    SYS_msgctl,
+    SYS_msgsnd,
     SYS_semget,
+    SYS_semctl,
+    SYS_semop,
+    SYS_move_mount,
+    SYS_open_tree,
+    SYS_fsopen,
+    442,  // mount_setattr, which older headers do not name
+    452,  // fchmodat2
+    463,  // setxattrat
+    466,  // removexattrat
     SYS_mq_open,
     SYS_mq_unlink,
     SYS_reboot,
@@ -124,7 +138,6 @@ constexpr long kForbidden[] = {
 #endif
 };
 constexpr uint32_t kWrites = O_WRONLY | O_RDWR | O_CREAT | O_TRUNC | O_APPEND | (O_TMPFILE & ~O_DIRECTORY);
-constexpr int kWasHeld = 42;  // the exit status of a program that ran to its end
 
 // A filter for seccomp (linux/seccomp.h): what is forbidden fails with EPERM, and a file opens for reading alone.
 std::vector<sock_filter> filter() {
@@ -139,6 +152,9 @@ std::vector<sock_filter> filter() {
     all.push_back(BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, uint32_t(call), 0, 1));
     all.push_back(ends(kFails));
   }
+  // It could type into a terminal. Python takes this error for a descriptor that is none.
+  all.push_back(BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, uint32_t(SYS_ioctl), 0, 1));
+  all.push_back(ends(SECCOMP_RET_ERRNO | ENOTTY));
   const auto opens = [&](long call, int flags) {
     const size_t at = offsetof(seccomp_data, args) + size_t(flags) * sizeof(uint64_t);  // little endian
     all.push_back(BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, uint32_t(call), 0, 4));
@@ -169,11 +185,13 @@ struct Child {
 
 // Between fork and exec: calls of the system alone.
 [[noreturn]] void become(const Child& c) {
+  ::setsid();
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   ::dup2(c.program, 0), ::dup2(c.nowhere, 1), ::dup2(c.nowhere, 2);
   limit(RLIMIT_CPU, int64_t(c.limits.seconds) + 1);
   limit(RLIMIT_AS, c.limits.bytes);
   limit(RLIMIT_CORE, 0), limit(RLIMIT_FSIZE, 0), limit(RLIMIT_NOFILE, 64);
+  ::syscall(SYS_close_range, 3U, ~0U, 4U);  // CLOSE_RANGE_CLOEXEC: what the starter of this process left open
   const char* argv[] = {c.python, "-I", "-B", "-", nullptr};
   const char* env[] = {"PATH=/usr/bin:/bin", "LANG=C.UTF-8", nullptr};
   if (::chdir("/") == 0 && ::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
@@ -197,6 +215,16 @@ int wait_for(pid_t child, double seconds) {
   }
 }
 
+// Where there are too many processes for the moment, some seconds later.
+pid_t fork_patiently() {
+  pid_t child = ::fork();
+  for (int tries = 0; child < 0 && errno == EAGAIN && tries < 50; ++tries) {
+    ::usleep(100'000);
+    child = ::fork();
+  }
+  return child;
+}
+
 Descriptor memory_file(const std::string& text) {
   Descriptor file(::memfd_create("program", MFD_CLOEXEC));
   if (file < 0 || ::write(file, text.data(), text.size()) != ssize_t(text.size()) || ::lseek(file, 0, SEEK_SET) != 0)
@@ -208,7 +236,8 @@ Descriptor memory_file(const std::string& text) {
 
 bool runs_to_its_end(const std::string& python, const std::string& program, const SandboxLimits& limits) {
   if (kArch == 0) throw Error("programs cannot be run apart on this kind of machine");
-  const Descriptor file = memory_file(program + fmt::format("\n\n__import__('os')._exit({})\n", kWasHeld));
+  const int at_end = 2 + int(std::random_device()() % 250);  // the exit status of one that runs to its end: no guess
+  const Descriptor file = memory_file(program + fmt::format("\n\n__import__('os')._exit({})\n", at_end));
   const Descriptor nowhere(::open("/dev/null", O_WRONLY | O_CLOEXEC));
   int ends[2];
   if (::pipe2(ends, O_CLOEXEC) != 0) throw Error(fmt::format("no pipe: {}", std::strerror(errno)));
@@ -216,15 +245,18 @@ bool runs_to_its_end(const std::string& python, const std::string& program, cons
   Descriptor writes(ends[1]);
   std::vector<sock_filter> instructions = filter();
   const sock_fprog whole{.len = static_cast<unsigned short>(instructions.size()), .filter = instructions.data()};
-  const pid_t child = ::fork();
+  const pid_t child = fork_patiently();
   if (child == 0) become({python.c_str(), file, nowhere, writes, &whole, limits});
   if (child < 0) throw Error(fmt::format("no process can be started: {}", std::strerror(errno)));
   writes = Descriptor();
   int error = 0;
-  const bool began = ::read(reads, &error, sizeof error) == 0;
+  ssize_t told;
+  do told = ::read(reads, &error, sizeof error);
+  while (told < 0 && errno == EINTR);
+  const bool began = told == 0;
   const int status = wait_for(child, limits.seconds);
   if (!began) throw Error(fmt::format("{} cannot be run apart from everything else: {}", python, std::strerror(error)));
-  return status == kWasHeld;
+  return status == at_end;
 }
 
 std::string find_python() {

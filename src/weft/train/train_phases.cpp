@@ -49,7 +49,7 @@ RunEnd train_phases(const RanksSetup& setup, const std::vector<RunSpan>& spans, 
   // A checkpoint is of the span that trained its last step.
   size_t at = span_of(spans, std::max<int64_t>(0, done - 1));
   for (size_t later = at; later < spans.size(); ++later)
-    if (spans[later].own_reference == 0) references_of(spans[later]);
+    if (spans[later].own_reference <= done) references_of(spans[later]);  // a checkpoint of before is there
   std::optional<CarriedRun> carried;
   for (;; ++at) {
     const RunSpan& span = spans[at];

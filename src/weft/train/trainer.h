@@ -100,7 +100,8 @@ class Trainer {
   void start_weights(const FoundCheckpoint& found);
   void read_fingerprints();
   void require_frozen(const std::filesystem::path& checkpoint) const;
-  Metrics metrics() const;  // so far; none where they cannot be read
+  bool is_recorded(const TasksRecord& record) const;  // as the last of its step
+  Metrics metrics() const;                            // so far; none where they cannot be read
   template <class Record>
   static bool has_step(const std::vector<Record>& records, int64_t step) {
     return std::any_of(records.begin(), records.end(), [&](const Record& r) { return r.step == step; });

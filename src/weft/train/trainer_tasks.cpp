@@ -1,4 +1,6 @@
 // What a Trainer scores in tasks as it goes, and what phases require of it.
+#include <algorithm>
+
 #include "weft/train/evaluate.h"
 #include "weft/train/trainer.h"
 
@@ -22,7 +24,14 @@ void Trainer::score_tasks() {
                                   [this](const LoadMicroBatch& load) { return rank_.executor.evaluate(load); });
   if (!scores) return;
   results_ = tasks_.record(step_, *scores);
-  if (leads() && !is_told) records_->tasks(*results_);
+  // Other questions than those of the record that is there may have been asked.
+  if (leads() && !(is_told && is_recorded(*results_))) records_->tasks(*results_);
+}
+
+bool Trainer::is_recorded(const TasksRecord& record) const {
+  const std::vector<TasksRecord> all = metrics().tasks;
+  const auto last = std::find_if(all.rbegin(), all.rend(), [&](const TasksRecord& r) { return r.step == record.step; });
+  return last != all.rend() && *last == record;
 }
 
 // Before the span that begins here.
