@@ -47,7 +47,9 @@ RunForecast forecast(const Recipe& r, const ClusterSpec& cluster, int layers = 8
 
 // By neutral numbers: those of a program whose kernels wait for each other hide what faster products gain.
 RunForecast neutral(const Recipe& r, const ClusterSpec& cluster) {
-  return forecast_run(r, small_model(8), cluster, Profiles({ProgramProfile()}));
+  ProgramProfile profile;
+  profile.launch_us = 0;
+  return forecast_run(r, small_model(8), cluster, Profiles({profile}));
 }
 
 double parts_of(const StepForecast& f) { return f.compute() + f.launch_s + f.exposed() + f.bubble_s + f.slowdown_s; }

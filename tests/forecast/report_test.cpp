@@ -85,16 +85,16 @@ TEST(Score, RowsThatCannotBePlannedSayWhyEachOfThem) {
   row.device = "H100-80GB";
   row.precision = "bf16";
   row.n_layers = 2, row.d_model = 256, row.n_heads = 4, row.ffn = 512, row.vocab = 512, row.seq_len = 128;
-  row.n_gpus = row.tp = 3, row.dp = row.pp = row.cp = 1, row.global_batch = 3, row.micro_batch = 1;
+  row.n_gpus = row.pp = 3, row.dp = row.tp = row.cp = 1, row.global_batch = 3, row.micro_batch = 1;
   RunRow huge = row;
   huge.tp = huge.pp = int64_t{1} << 32;
   RunRow other_nodes = row;
-  other_nodes.tp = other_nodes.n_gpus = 4;
+  other_nodes.tp = other_nodes.n_gpus = 4, other_nodes.pp = 1;
   other_nodes.gpus_per_node = 4;
   RunRow halves = other_nodes;
   halves.gpus_per_node = 2;
   const auto planned = plan_rows({row, row, huge, other_nodes, halves}, [](size_t) {});
-  EXPECT_NE(planned[0].reason.find("parallel.tp = 3"), std::string::npos) << planned[0].reason;
+  EXPECT_NE(planned[0].reason.find("parallel.pp = 3 cannot run"), std::string::npos) << planned[0].reason;
   EXPECT_EQ(planned[1].reason, planned[0].reason);
   EXPECT_NE(planned[2].reason.find("beyond what can be planned"), std::string::npos);
   EXPECT_GT(forecast_of(planned[3], Profiles::built_in()).tokens_per_s_per_gpu,
