@@ -112,8 +112,8 @@ Json with_groups(std::vector<Json> results) {
   for (const auto& [name, sets] : of_group) {
     Json metrics;
     for (const auto& [metric, first] : sets[0]->at("metrics").items()) {
-      if (!std::all_of(sets.begin(), sets.end(), [&](const Json* r) { return r->at("metrics").contains(metric); }))
-        continue;
+      const auto has = [&name = metric](const Json* r) { return r->at("metrics").contains(name); };
+      if (!std::all_of(sets.begin(), sets.end(), has)) continue;
       double sum = 0, squares = 0;
       for (const Json* r : sets) {
         const double error = r->at("metrics")[metric]["stderr"];
