@@ -15,7 +15,6 @@
 namespace weft {
 namespace {
 
-constexpr double kNever = std::numeric_limits<double>::infinity();
 constexpr int kDepths = 5;
 constexpr std::array<int, kDepths> kEffort = {1, 64, 128, 128, 256};  // to look once more, in any unit
 constexpr int kEffortAtOnce = 4096;                                   // however many threads share it
