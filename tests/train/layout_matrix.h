@@ -499,6 +499,7 @@ class LayoutMatrix : public ::testing::Test {
                                                                        {"fp16", "bf16", bf16}};
     for (const auto& [precision, reduced, tolerance] : tolerances) {
       double farthest = 0;
+      int unchanged = 0;
       for (int judged = 0; judged < layouts;) {
         Choice c = random_choice(gen);
         c["run.backend"] = backend;
@@ -510,7 +511,15 @@ class LayoutMatrix : public ::testing::Test {
         const bool cancel = is_near_zero(c) || c["train.objective"] == "reward";
         if (tolerance >= f16 && cancel && c["optimizer.name"] != "sgd") continue;
         if (!can_run(c)) continue;
-        farthest = std::max(farthest, judge_losses(c, tolerance));
+        try {
+          farthest = std::max(farthest, judge_losses(c, tolerance));
+        } catch (const FileError& e) {
+          // In 16 bits all steps of so short a run may be skipped, or its gradients vanish: no adapter is saved then.
+          if (std::string(e.what()).find("the adapter is as it began") == std::string::npos) throw;
+          ASSERT_LT(++unchanged, layouts) << text_of(c);
+          std::cout << "judged as it began: " << text_of(c) << "\n";
+          continue;
+        }
         ++judged;
       }
       std::cout << precision << ", gradients reduced in " << reduced << ": losses of " << layouts << " layouts within "
