@@ -17,8 +17,9 @@ Command add_score(CLI::App& plan) {
       ->type_name("FILE");
   app->add_option("--profiles", o->profiles, "Numbers of programs, in place of the built-in ones")->type_name("FILE");
   app->add_option("--fit", o->fit, "Fit these numbers to the rows first, and write them")->type_name("FILE");
-  app->add_option("--cross-validate", o->cross_validate,
-                  "Forecast each source, or group of alike runs, with numbers fitted to the others alone")
+  app->add_option(
+         "--cross-validate", o->cross_validate,
+         "Forecast each source, or groups of alike runs in eight parts, with numbers fitted to the others alone")
       ->check(CLI::IsMember({"source", "group"}));
   app->add_option("--collectives", o->collectives, "Measured collectives (CSV): how far off those forecasts are")
       ->type_name("FILE");

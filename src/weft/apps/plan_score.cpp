@@ -1,6 +1,7 @@
 // `weft plan score`: forecasts beside what others measured.
 #include <fstream>
 #include <iostream>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <sstream>
 
@@ -12,6 +13,8 @@
 
 namespace weft {
 namespace {
+
+constexpr size_t kFolds = 8;  // of groups
 
 Profiles profiles_for(const PlanScoreOptions& options) {
   if (options.profiles.empty()) return Profiles::built_in();
@@ -26,8 +29,11 @@ std::vector<RowForecast> forecasts_for(const PlanScoreOptions& options, const st
                                        const Profiles& profiles) {
   if (!options.cross_validate.empty()) {
     std::cerr << fmt::format("fitting the numbers of programs once for each {} left out\n", options.cross_validate);
-    const bool by_source = options.cross_validate == "source";
-    return cross_validate(planned, profiles, [&](const RunRow& r) { return by_source ? r.source : r.group; });
+    if (options.cross_validate == "source")
+      return cross_validate(planned, profiles, [](const RunRow& r) { return r.source; });
+    std::map<std::string, size_t> number;  // of each group: dealt out over few folds, as each is a fit
+    for (const PlannedRow& p : planned) number.try_emplace(p.row.group, number.size() % kFolds);
+    return cross_validate(planned, profiles, [&](const RunRow& r) { return std::to_string(number.at(r.group)); });
   }
   std::vector<RowForecast> forecasts(planned.size());
   for (size_t i = 0; i < planned.size(); ++i)
