@@ -140,6 +140,24 @@ TEST(Spread, SaysHowManyRanksOfAnAxisAreInANode) {
   EXPECT_TRUE(spread_of(mesh, "ep", 8).is_inside());
 }
 
+TEST(Forecast, ExpertsTakeTheTimeOfTheRowsThatComeAndTheMemoryOfThoseThatMay) {
+  HfConfig config = small_model(2);
+  config.spec.experts = {.count = 8, .chosen = 2, .width = 512};
+  LayerSpec block = config.spec.layer(0);
+  block.experts = true;
+  config.spec.layers.assign(2, block);
+  const auto with = [&](std::optional<double> capacity) {
+    Recipe r = recipe_with(8, 1, 1);
+    r.parallel.ep = 4;
+    r.moe.capacity_factor = capacity;
+    return forecast_run(r, config, preset_of("H100-SXM"), Profiles({ProgramProfile()}));
+  };
+  const RunForecast room_for_all = with({}), balanced = with(1);
+  EXPECT_GT(balanced.step.compute_s[size_t(WorkClass::grouped)], 0);
+  EXPECT_EQ(room_for_all.step.step_s, balanced.step.step_s);
+  EXPECT_GT(room_for_all.memory_bytes(), balanced.memory_bytes());
+}
+
 TEST(Forecast, MoreRanksThanDevicesAreRefusedWithWhatFits) {
   ClusterSpec cluster = preset_of("H100-SXM");
   cluster.num_devices = 8;
