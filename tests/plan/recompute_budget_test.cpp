@@ -163,8 +163,8 @@ TEST_F(RecomputeBudget, WhatDoesNotFitIsRefusedWithTheLeastThereIs) {
   EXPECT_SAYS(said, fmt::format("parallel.memory_budget = \"{}\" cannot run: a rank needs {} at least", least - 1,
                                 byte_size_text(least)));
   EXPECT_SAYS(said, fmt::format("the nearest that works: parallel.memory_budget = \"{}\"", byte_size_text(least)));
-  EXPECT_SAYS(said, ", or train.micro_batch_size = 2 (");
-  EXPECT_SAYS(said, ", or parallel.zero_stage = 1 (");
+  EXPECT_SAYS(said, "; train.micro_batch_size = 2 would make that ");
+  EXPECT_SAYS(said, "; parallel.zero_stage = 1 would make that ");
   EXPECT_EQ(refusal_of(with_budget(recipe, byte_size_of(byte_size_text(least)).value())), "");
   EXPECT_SAYS(refusal_of(with_budget(recipe, 1000)), "alone is enough");
 }

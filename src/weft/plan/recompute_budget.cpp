@@ -107,7 +107,7 @@ std::vector<std::pair<std::string, Recipe>> smaller_recipes(const Recipe& recipe
   return all;
 }
 
-// " or train.micro_batch_size = 2 (12.00GiB at least)": the first of each setting that fits the budget.
+// "; train.micro_batch_size = 2 would make that 12.00GiB": the first of each setting that fits the budget.
 std::string helping_settings(const Recipe& recipe, const RunPlan& run, int64_t budget,
                              const WorkspaceModel& workspace) {
   std::string text, said;
@@ -118,7 +118,7 @@ std::string helping_settings(const Recipe& recipe, const RunPlan& run, int64_t b
       check_layout(less, run.model);
       const int64_t bytes = recompute_range(less, run, workspace).least;
       if (bytes > budget) continue;
-      text += fmt::format(", or {} ({} at least)", setting, byte_size_text(bytes));
+      text += fmt::format("; {} would make that {}", setting, byte_size_text(bytes));
       said = key;
     } catch (const ConfigError&) {  // the model cannot be cut so
       continue;
@@ -132,12 +132,15 @@ std::string helping_settings(const Recipe& recipe, const RunPlan& run, int64_t b
   const int64_t budget = byte_size_of(recipe.parallel.memory_budget).value();
   const std::string helping = helping_settings(recipe, run, budget, workspace);
   throw ConfigError(fmt::format(
-      "parallel.memory_budget = \"{}\" cannot run: {} needs {} at least, whatever is computed again; the nearest that "
-      "works: parallel.memory_budget = \"{}\"{}{}",
+      "parallel.memory_budget = \"{}\" cannot run: {} needs {} at least, whatever is computed again{}; the nearest "
+      "that "
+      "works: parallel.memory_budget = \"{}\"",
       recipe.parallel.memory_budget, recipe.parallel.pp > 1 ? fmt::format("a rank of stage {}", stage) : "a rank",
-      byte_size_text(least), byte_size_text(least), helping,
-      helping.empty() ? "; neither a smaller train.micro_batch_size nor a higher parallel.zero_stage alone is enough"
-                      : ""));
+      byte_size_text(least),
+      helping.empty()
+          ? ", and neither a smaller train.micro_batch_size nor a higher parallel.zero_stage alone is enough"
+          : helping,
+      byte_size_text(least)));
 }
 
 }  // namespace

@@ -15,15 +15,9 @@ std::string to_string(const RecomputeChoice& choice) {
   std::string text;
   for (size_t stage = 0; stage < choice.stages.size(); ++stage) {
     const RecomputeChoice::Stage& s = choice.stages[stage];
-    std::string blocks;
-    for (size_t level = 0; level < kBlockRecomputes; ++level) {
-      if (s.counts[level] == 0) continue;
-      blocks += fmt::format("{}{}{}", blocks.empty() ? "" : ", ", s.counts[level],
-                            blocks.empty() ? (s.counts[level] == 1 ? " block" : " blocks") : "");
-      const bool keeps = level == 0;
-      blocks += keeps ? (s.counts[level] == 1 ? " keeps all" : " keep all")
-                      : fmt::format(" {}", name_of(BlockRecompute(level)));
-    }
+    std::string blocks = s.counts[0] == 1 ? "1 block keeps all" : fmt::format("{} blocks keep all", s.counts[0]);
+    for (size_t level = 1; level < kBlockRecomputes; ++level)
+      if (s.counts[level] > 0) blocks += fmt::format(", {} {}", s.counts[level], name_of(BlockRecompute(level)));
     text += fmt::format("stage {}: {}; peak {:.2f} of {:.2f} {}, +{:.1f} % arithmetic\n", stage, blocks,
                         double(s.bytes) / unit, double(choice.budget) / unit, large ? "GiB" : "MiB",
                         s.flops > 0 ? 100 * s.again / s.flops : 0.0);
