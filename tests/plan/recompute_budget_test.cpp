@@ -15,7 +15,7 @@ namespace {
 
 using Settings = std::vector<std::string>;
 
-// Dense blocks, windows in every other one, or experts behind a dense one.
+// Dense blocks, windows in every other one, experts in every other one, latents.
 const char* const kDense =
     R"({"model_type": "llama", "vocab_size": 37, "hidden_size": 24, "intermediate_size": 60, "num_hidden_layers": 4,
     "num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": 64, "rms_norm_eps": 1e-6,
@@ -29,6 +29,12 @@ const char* const kExperts =
     "num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": 64, "rms_norm_eps": 1e-6,
     "num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 8, "decoder_sparse_step": 2,
     "shared_expert_intermediate_size": 12})";
+
+const char* const kLatents =
+    R"({"model_type": "deepseek_v3", "vocab_size": 37, "hidden_size": 24, "intermediate_size": 30,
+    "num_hidden_layers": 4, "num_attention_heads": 12, "q_lora_rank": 10, "kv_lora_rank": 8, "qk_nope_head_dim": 3,
+    "qk_rope_head_dim": 4, "v_head_dim": 5, "first_k_dense_replace": 5, "max_position_embeddings": 64,
+    "num_nextn_predict_layers": 0, "tie_word_embeddings": false})";
 
 class RecomputeBudget : public ::testing::Test {
  protected:
@@ -91,6 +97,26 @@ TEST_F(RecomputeBudget, TheLeastArithmeticThatFitsIsChosen) {
     const auto least = least_of_all(recipe, budget);
     ASSERT_TRUE(least);
     EXPECT_EQ(cost_of(run, run.step), *least) << schedule << "\n" << to_string(run.recompute);
+  }
+}
+
+// Of what blocks can do each keeps less than the one before and computes more, the first without a product.
+TEST_F(RecomputeBudget, MoreComputedAgainKeepsLess) {
+  for (const char* config : {kDense, kExperts, kLatents}) {
+    const RunPlan run = prepare_run(recipe_of(config, {"parallel.pipeline_schedule=gpipe"}), 0);
+    std::vector<double> flops;
+    std::vector<int64_t> bytes;
+    for (size_t again = 0; again < kBlockRecomputes; ++again) {
+      StepSpec step = run.step;
+      step.model.recompute.assign(4, BlockRecompute(again));
+      flops.push_back(measure_arithmetic(run.model, step, *run.optimizer, {}).hardware_flops);
+      bytes.push_back(measure_memory(run.model, step, *run.optimizer, {}).total_bytes());
+    }
+    EXPECT_EQ(flops[0], flops[1]);
+    EXPECT_LT(flops[1], flops[2]);
+    EXPECT_LT(flops[2], flops[3]);
+    EXPECT_TRUE(std::is_sorted(bytes.rbegin(), bytes.rend()));
+    EXPECT_EQ(std::unique(bytes.begin(), bytes.end()), bytes.end());
   }
 }
 

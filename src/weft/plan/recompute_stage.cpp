@@ -43,7 +43,7 @@ int64_t RecomputeStage::choose(int64_t budget, BlockLevels& levels) {
     write(*way, levels);
     int64_t bytes = planned(levels);
     if (bytes > budget) {  // another rank is fuller, or blocks together need more than their sum
-      aim -= bytes - budget;
+      aim = std::min(aim - (bytes - budget), way->bytes - 1);  // so that the next way is another one
       continue;
     }
     while (do_less(budget, bytes, levels)) continue;
