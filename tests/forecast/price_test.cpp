@@ -7,6 +7,7 @@
 #include "weft/base/error.h"
 #include "weft/forecast/cluster.h"
 #include "weft/forecast/forecast.h"
+#include "weft/plan/recompute_budget.h"
 
 namespace weft {
 namespace {
@@ -60,6 +61,23 @@ TEST(Price, ThePartsAddUpToTheStep) {
     EXPECT_GT(step.step_s, 0);
     EXPECT_NEAR(parts_of(step) / step.step_s, 1, 1e-9);
   }
+}
+
+// Inner stages of 1f1b have blocks alike, and compute other ones of them again.
+TEST(Price, AMemoryBudgetCostsWhatEachStageComputesAgain) {
+  const ClusterSpec cluster = preset_of("H100-SXM");
+  Recipe none = recipe_with(1, 1, 4), full = none, budget = none;
+  full.parallel.recompute = RecomputeKind::full;
+  budget.parallel.recompute = RecomputeKind::budget;
+  const RunPlan plan = prepare_run(none, small_model(16), 0);
+  const RecomputeRange range = recompute_range(none, plan, WorkspaceModel());
+  const int64_t bytes = (range.least + range.most) / 2;
+  budget.parallel.memory_budget = fmt::format("{}", bytes);
+  const RunForecast chosen = forecast(budget, cluster, 16);
+  EXPECT_LT(forecast(none, cluster, 16).step.step_s, chosen.step.step_s);
+  EXPECT_LT(chosen.step.step_s, forecast(full, cluster, 16).step.step_s);
+  EXPECT_NE(chosen.work.kind_of[1], chosen.work.kind_of[2]);
+  for (const StageWork& stage : chosen.work.kinds) EXPECT_LE(stage.memory_bytes, bytes);
 }
 
 // A step by hand: stages that compute a second forward and two backward, and send nothing.

@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "weft/base/error.h"
+#include "weft/plan/recompute_budget.h"
 #include "weft/recipe/recipe_phases.h"
 
 namespace weft {
@@ -81,7 +82,8 @@ RunForecast forecast_run(const Recipe& recipe, const HfConfig& config, const Clu
         fmt::format("the layout has {} ranks, but only {} devices reach each other: the cluster's file "
                     "does not say scale_out.gb_s",
                     ranks, cluster.domain));
-  const RunPlan plan = prepare_run(recipe, config, 0);
+  RunPlan plan = prepare_run(recipe, config, 0);
+  settle_recompute(recipe, plan, WorkspaceModel());
   require_priced(recipe, plan.step);
   RunForecast forecast{.cluster = cluster,
                        .work = work_of(recipe, plan, cluster, ProductFormat::bits16),

@@ -252,6 +252,12 @@ std::string nearest_of(const Search& search, LayoutPlanner& planner, double room
 SearchResult search_layouts(const Recipe& recipe, const HfConfig& config, const ClusterSpec& cluster,
                             const Profiles& profiles, const SearchSpec& spec) {
   check(spec, cluster);
+  if (recipe.parallel.recompute == RecomputeKind::budget)
+    throw ConfigError(
+        "the search cannot run with parallel.recompute = \"budget\": it tries none, selective and full of every "
+        "layout; "
+        "the nearest that works: parallel.recompute = \"none\" and no parallel.memory_budget, and \"budget\" with the "
+        "layout that it finds");
   const LayoutChoice one_rank{.sequence_parallel = true};
   const RunPlan plan = prepare_run(with_choice(recipe, one_rank), config, 0);
   require_priced(recipe, plan.step);

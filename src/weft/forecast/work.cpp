@@ -149,8 +149,10 @@ std::string kind_text(const ModelSpec& model, const TransformerPlan& plan) {
   for (const ModelPart& part : plan.parts) {
     text += fmt::format("{}{} ", part.embedding ? "embedding " : "", part.head ? "head " : "");
     for (int64_t b = 0; b < part.blocks.count; ++b) {
-      const LayerSpec layer = model.layer(part.blocks.first + b);
-      text += fmt::format("{}{};", layer.experts ? "experts" : "dense", layer.window);
+      const int64_t l = part.blocks.first + b;
+      const LayerSpec layer = model.layer(l);
+      const std::string_view again = plan.recompute.empty() ? "" : name_of(plan.recompute[size_t(l)]);
+      text += fmt::format("{}{}{};", layer.experts ? "experts" : "dense", layer.window, again);
     }
     text += "|";
   }
@@ -253,7 +255,7 @@ RunWork work_of(const Recipe& recipe, const RunPlan& plan, const ClusterSpec& cl
   std::map<std::string, int> known;
   for (int stage = 0; stage < run.mesh.pp; ++stage) {
     const int rank = rank_at(run.mesh, {.dp = 0, .pp = stage, .cp = 0, .tp = 0});
-    const StepSpec step = step_of(with_layout, plan.model, rank, plan.config.teacher.get());
+    const StepSpec step = step_of(with_layout, plan, rank);
     const auto [at, is_new] = known.try_emplace(kind_text(plan.model, step.model), int(run.kinds.size()));
     if (is_new) run.kinds.push_back(stage_work(plan, step, run, cluster, format));
     run.kind_of.push_back(at->second);
