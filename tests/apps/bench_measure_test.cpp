@@ -65,8 +65,8 @@ TEST(MeasureRates, AreFlopsByTheMeanTimeOfTheRanksWhateverTheShape) {
 }
 
 TEST(MeasureCollectives, AreByTheBytesThatLeaveARank) {
-  const auto curves =
-      on_ranks<std::vector<CollectiveCurve>>({.tp = 2}, [](auto& rank) { return measure_collectives(rank, false); });
+  const auto curves = on_ranks<std::vector<CollectiveCurve>>(
+      {.dp = 2, .shards = 2}, [](auto& rank) { return measure_collectives(rank, false); });
   ASSERT_EQ(curves.size(), 4u);
   for (const CollectiveCurve& c : curves) {
     const bool send = c.kind == Traffic::Kind::send, halves = !send && c.kind != Traffic::Kind::all_reduce;

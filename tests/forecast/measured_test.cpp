@@ -64,7 +64,7 @@ TEST(MeasuredCurves, AreTheMeansOfOpsAlikeAndNeverQuickerForMore) {
   EXPECT_NEAR(norm.curve.seconds[2], 1e-5, 1e-15);
 }
 
-HfConfig small_model() {
+HfConfig four_layers() {
   HfConfig config;
   config.has_folder = false;
   config.spec = {.vocab_size = 512,
@@ -79,7 +79,7 @@ HfConfig small_model() {
   return config;
 }
 
-Recipe recipe_with(int64_t dp, int64_t tp, int64_t pp) {
+Recipe local_recipe(int64_t dp, int64_t tp, int64_t pp) {
   Recipe r;
   r.model.path = "small";
   r.train.seq_length = 128;
@@ -92,8 +92,8 @@ Recipe recipe_with(int64_t dp, int64_t tp, int64_t pp) {
   return r;
 }
 
-constexpr Traffic::Kind kKinds[] = {Traffic::Kind::all_reduce, Traffic::Kind::all_gather, Traffic::Kind::reduce_scatter,
-                                    Traffic::Kind::send};
+constexpr Traffic::Kind kTrafficKinds[] = {Traffic::Kind::all_reduce, Traffic::Kind::all_gather,
+                                           Traffic::Kind::reduce_scatter, Traffic::Kind::send};
 
 // Each rank of 2 has half of what one has: products of 1e11 flop/s alone, any op 10 ps a byte, any collective 100 ps.
 ClusterSpec synthetic_machine() {
@@ -112,28 +112,28 @@ ClusterSpec synthetic_machine() {
     for (const char* op : {"norm", "norm_backward", "add", "rope", "gated_unit", "gated_unit_backward", "gelu",
                            "gelu_backward", "adamw", "cross_entropy", "embed", "embed_backward", "zero", "sum_squares"})
       m.ops.push_back({.op = op, .dtypes = "f32", .curve = {{1e3, 1e6}, {1e-8 * ranks, 1e-5 * ranks}}});
-    for (const Traffic::Kind kind : kKinds)
+    for (const Traffic::Kind kind : kTrafficKinds)
       if (ranks > 1) m.collectives.push_back({.kind = kind, .ranks = 2, .curve = {{1e3, 1e6}, {1e-7, 1e-4}}});
     c.measured.push_back(m);
   }
   return c;
 }
 
-RunForecast forecast(const Recipe& r, const ClusterSpec& cluster) {
-  return forecast_run(r, small_model(), cluster, Profiles::built_in());
+RunForecast forecast_here(const Recipe& r, const ClusterSpec& cluster) {
+  return forecast_run(r, four_layers(), cluster, Profiles::built_in());
 }
 
 TEST(MeasuredMachine, AStepIsTheSumOfItsOpsAndGaps) {
   ClusterSpec c = synthetic_machine();
-  const Recipe r = recipe_with(1, 1, 1);
-  const RunForecast plain = forecast(r, c);
+  const Recipe r = local_recipe(1, 1, 1);
+  const RunForecast plain = forecast_here(r, c);
   double seconds = 0;
   int64_t ops = 0;
-  for (const auto& [name, op] : work_by_op(prepare_run(r, small_model(), 0), c)) seconds += op.seconds, ops += op.count;
+  for (const auto& [name, op] : work_by_op(prepare_run(r, four_layers(), 0), c)) seconds += op.seconds, ops += op.count;
   EXPECT_NEAR(plain.step.step_s / seconds, 1, 1e-9);
   EXPECT_NEAR(plain.step.step_s, plain.step.compute(), 1e-12);
   c.measured[0].gap_s = 1e-6;
-  EXPECT_NEAR(forecast(r, c).step.step_s - seconds, double(ops) * 1e-6, 1e-9);
+  EXPECT_NEAR(forecast_here(r, c).step.step_s - seconds, double(ops) * 1e-6, 1e-9);
 }
 
 TEST(MeasuredMachine, ProductsTakeTheRateOfTheirShapeTypeAndForm) {
@@ -175,7 +175,7 @@ TEST(MeasuredMachine, AttentionIsRatedByTheLengthOfItsSequences) {
 
 TEST(MeasuredMachine, RanksAreForecastAsSoManyWereMeasured) {
   const ClusterSpec c = synthetic_machine();
-  const RunForecast one = forecast(recipe_with(1, 1, 1), c), two = forecast(recipe_with(2, 1, 1), c);
+  const RunForecast one = forecast_here(local_recipe(1, 1, 1), c), two = forecast_here(local_recipe(2, 1, 1), c);
   // Half of the work at half of the rate, an update that is not shared, and what was sent.
   EXPECT_GT(two.step.step_s, one.step.step_s);
   EXPECT_NEAR(two.step.compute() - two.step.compute_s[size_t(WorkClass::update)],
@@ -188,33 +188,33 @@ TEST(MeasuredMachine, RanksAreForecastAsSoManyWereMeasured) {
 
 TEST(MeasuredMachine, CollectivesTakeWhatWasMeasuredAndNothingHidesThem) {
   ClusterSpec c = synthetic_machine();
-  for (const Recipe& r : {recipe_with(2, 1, 1), recipe_with(1, 2, 1), recipe_with(1, 1, 2)}) {
-    const StepForecast before = forecast(r, c).step;
+  for (const Recipe& r : {local_recipe(2, 1, 1), local_recipe(1, 2, 1), local_recipe(1, 1, 2)}) {
+    const StepForecast before = forecast_here(r, c).step;
     ClusterSpec slower = c;
     for (CollectiveCurve& curve : slower.measured[1].collectives)
       for (double& s : curve.curve.seconds) s *= 2;
-    const StepForecast after = forecast(r, slower).step;
+    const StepForecast after = forecast_here(r, slower).step;
     EXPECT_NEAR(after.exposed() / before.exposed(), 2, 1e-9);
     EXPECT_GT(after.step_s, before.step_s);
   }
   c.program = {{"tp_exposed", 0.5}};  // but what the file says of the program holds
-  EXPECT_NEAR(forecast(recipe_with(1, 2, 1), c).step.exposed_s.at("tp") /
-                  forecast(recipe_with(1, 2, 1), synthetic_machine()).step.exposed_s.at("tp"),
+  EXPECT_NEAR(forecast_here(local_recipe(1, 2, 1), c).step.exposed_s.at("tp") /
+                  forecast_here(local_recipe(1, 2, 1), synthetic_machine()).step.exposed_s.at("tp"),
               0.5, 1e-9);
 }
 
 TEST(MeasuredMachine, FasterOpsNeverMakeAStepSlower) {
-  for (const Recipe& r : {recipe_with(1, 1, 1), recipe_with(2, 1, 1), recipe_with(1, 2, 1), recipe_with(1, 1, 2)}) {
+  for (const Recipe& r : {local_recipe(1, 1, 1), local_recipe(2, 1, 1), local_recipe(1, 2, 1), local_recipe(1, 1, 2)}) {
     const ClusterSpec c = synthetic_machine();
-    const double before = forecast(r, c).step.step_s;
+    const double before = forecast_here(r, c).step.step_s;
     ClusterSpec faster = c;
     for (MeasuredRanks& m : faster.measured)
       for (RateGrid& g : m.rates) g.flops_per_s[0] *= 1.5;
-    EXPECT_LT(forecast(r, faster).step.step_s, before);
+    EXPECT_LT(forecast_here(r, faster).step.step_s, before);
     faster = c;
     for (MeasuredRanks& m : faster.measured)
       for (OpCurve& o : m.ops) o.curve.seconds[0] /= 2, o.curve.seconds[1] /= 2;
-    EXPECT_LT(forecast(r, faster).step.step_s, before);
+    EXPECT_LT(forecast_here(r, faster).step.step_s, before);
   }
 }
 
@@ -226,27 +226,28 @@ TEST(MeasuredMachine, AFileThatWasPrintedIsTheSame) {
   const std::string text = to_toml(c);
   const ClusterSpec again = parse_cluster(text, "c.toml");
   EXPECT_EQ(to_toml(again), text);
-  EXPECT_NEAR(forecast(recipe_with(1, 1, 1), again).step.step_s / forecast(recipe_with(1, 1, 1), c).step.step_s, 1,
-              1e-5);
+  EXPECT_NEAR(
+      forecast_here(local_recipe(1, 1, 1), again).step.step_s / forecast_here(local_recipe(1, 1, 1), c).step.step_s, 1,
+      1e-5);
 }
 
 TEST(MeasuredMachine, WhatWasNotMeasuredIsRefused) {
   ClusterSpec c = synthetic_machine();
   c.num_devices = 0;
   c.devices_per_node = c.domain = 8;
-  const auto refused = [&](const Recipe& r) { return error_of<ConfigError>([&] { forecast(r, c); }); };
-  EXPECT_NE(refused(recipe_with(4, 1, 1)).find("4 ranks on a node, and the cluster was measured with 2 at most"),
+  const auto refused = [&](const Recipe& r) { return error_of<ConfigError>([&] { forecast_here(r, c); }); };
+  EXPECT_NE(refused(local_recipe(4, 1, 1)).find("4 ranks on a node, and the cluster was measured with 2 at most"),
             std::string::npos);
-  Recipe r = recipe_with(2, 1, 1);
+  Recipe r = local_recipe(2, 1, 1);
   r.run.ranks = RanksKind::mpi;
   EXPECT_NE(refused(r).find("what works: run.ranks=\"local\""), std::string::npos);
-  r = recipe_with(2, 1, 1);
+  r = local_recipe(2, 1, 1);
   r.run.threads = 2;
   EXPECT_NE(refused(r).find("measured with 2 ranks of 1 on a node; what works: run.threads=0"), std::string::npos);
 }
 
 // A file's text, with one piece replaced.
-std::string refusal(const std::string& from, const std::string& to) {
+std::string refusal_with(const std::string& from, const std::string& to) {
   std::string text = to_toml(synthetic_machine());
   const size_t at = text.find(from);
   EXPECT_NE(at, std::string::npos) << from;
@@ -255,22 +256,24 @@ std::string refusal(const std::string& from, const std::string& to) {
 }
 
 TEST(MeasuredFile, WhatContradictsItselfIsRefusedWithItsPlace) {
-  EXPECT_NE(refusal("bytes = [1000, 1e+06]", "bytes = [1000, 900]").find("must ascend"), std::string::npos);
-  EXPECT_NE(refusal("us = [0.01, 10]", "us = [0.01, 0.001]").find("more bytes never take less"), std::string::npos);
-  EXPECT_NE(refusal("us = [0.01, 10]", "us = [0.01]").find("us has 1 numbers; as many as its sizes are 2"),
+  EXPECT_NE(refusal_with("bytes = [1000, 1e+06]", "bytes = [1000, 900]").find("must ascend"), std::string::npos);
+  EXPECT_NE(refusal_with("us = [0.01, 10]", "us = [0.01, 0.001]").find("more bytes never take less"),
             std::string::npos);
-  EXPECT_NE(refusal("gflops = [100]", "gflops = [100, 200]").find("gflops has 2 numbers"), std::string::npos);
-  EXPECT_NE(refusal("gflops = [100]", "gflops = [0]").find("a list of numbers from"), std::string::npos);
-  EXPECT_NE(refusal("gflops = [100]", "gflops = []").find("a list of numbers from"), std::string::npos);
-  EXPECT_NE(refusal("kind = \"send\"", "kind = \"broadcast\"").find("must be all-reduce, all-gather"),
+  EXPECT_NE(refusal_with("us = [0.01, 10]", "us = [0.01]").find("us has 1 numbers; as many as its sizes are 2"),
             std::string::npos);
-  EXPECT_NE(refusal("ranks = 2\nthreads", "ranks = 1\nthreads").find("two tables [[measured]] of 1 ranks"),
+  EXPECT_NE(refusal_with("gflops = [100]", "gflops = [100, 200]").find("gflops has 2 numbers"), std::string::npos);
+  EXPECT_NE(refusal_with("gflops = [100]", "gflops = [0]").find("a list of numbers from"), std::string::npos);
+  EXPECT_NE(refusal_with("gflops = [100]", "gflops = []").find("a list of numbers from"), std::string::npos);
+  EXPECT_NE(refusal_with("kind = \"send\"", "kind = \"broadcast\"").find("must be all-reduce, all-gather"),
             std::string::npos);
-  EXPECT_NE(refusal("devices_per_node = 2\ndomain = 2", "devices_per_node = 4\ndomain = 4").find("they must be equal"),
+  EXPECT_NE(refusal_with("ranks = 2\nthreads", "ranks = 1\nthreads").find("two tables [[measured]] of 1 ranks"),
             std::string::npos);
-  EXPECT_NE(refusal("[[measured]]", "[program]\ntp_exposd = 1\n[[measured]]").find("the nearest is tp_exposed"),
+  EXPECT_NE(
+      refusal_with("devices_per_node = 2\ndomain = 2", "devices_per_node = 4\ndomain = 4").find("they must be equal"),
+      std::string::npos);
+  EXPECT_NE(refusal_with("[[measured]]", "[program]\ntp_exposd = 1\n[[measured]]").find("the nearest is tp_exposed"),
             std::string::npos);
-  EXPECT_NE(refusal("dtypes = \"f32\"", "dtype = \"f32\"").find("there is no key \"dtype\""), std::string::npos);
+  EXPECT_NE(refusal_with("dtypes = \"f32\"", "dtype = \"f32\"").find("there is no key \"dtype\""), std::string::npos);
 }
 
 }  // namespace

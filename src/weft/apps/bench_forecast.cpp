@@ -171,20 +171,32 @@ int forecast_beside_run(const BenchOptions& o, Recipe recipe, const RankProcess&
   return kExitOk;
 }
 
-}  // namespace
-
-int bench_forecast(const BenchOptions& o) {
+Recipe checked_recipe(const BenchOptions& o, const Launched& launched) {
   if (o.recipe.empty() || o.cluster.empty())
     throw ConfigError(
         "bench forecast needs a recipe and a cluster's file, as in `weft bench forecast r.toml --cluster "
         "machine.toml`");
   if (!o.layouts.empty() || !o.trace.empty() || o.ops || o.backend || o.precision || o.threads || o.tokens)
     throw ConfigError("bench forecast takes a recipe, --cluster, --iters and --json alone; a recipe says its layout");
-  const Launched launched = launched_as(environment);
   const Recipe recipe = first_steps_of(read_recipe(o.recipe, o.overrides, launched.rank == 0), launched.rank == 0);
   check_supported(recipe);
+  check_launch(recipe, mesh_sizes_of(recipe).world(), launched);
+  return recipe;
+}
+
+}  // namespace
+
+int bench_forecast(const BenchOptions& o) {
+  const Launched launched = launched_as(environment);
+  Recipe recipe;
+  try {
+    recipe = checked_recipe(o, launched);
+  } catch (const Error&) {
+    if (launched.rank == 0) throw;
+    let_the_first_rank_speak(launched.rank);
+    return kExitUsage;
+  }
   const int world = mesh_sizes_of(recipe).world();
-  check_launch(recipe, world, launched);
   if (recipe.run.ranks != RanksKind::mpi) return forecast_beside_run(o, recipe, {});
   check_mpi_is_built_in();
   if (launched.by.empty())

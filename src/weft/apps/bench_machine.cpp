@@ -121,7 +121,7 @@ class NodeMeasuring {
   void measure_axis(int n) {
     say(fmt::format("collectives and messages of {} ranks", n));
     const bool far = !process_.here.empty() && int(process_.here.size()) < n;
-    on_ranks({.dp = world_ / n, .tp = n}, [&](const MeasuringRank& rank) {
+    on_ranks({.dp = world_, .shards = n}, [&](const MeasuringRank& rank) {
       const std::vector<CollectiveCurve> curves = measure_collectives(rank, far);
       if (leads(rank)) measured_.collectives.insert(measured_.collectives.end(), curves.begin(), curves.end());
     });
@@ -210,12 +210,17 @@ int measure_processes(const BenchOptions& o, const std::string& path, const Laun
 int bench_machine(const BenchOptions& o) {
   const std::string path = o.out.empty() ? kUsualFile : o.out;
   const Launched launched = launched_as(environment);
-  if (launched.rank == 0) check_options(o, path);
-  if (!launched.by.empty()) {
-    check_mpi_is_built_in();
-    if (!o.ranks.empty()) throw ConfigError("--ranks is of ranks as threads; a launcher has started these processes");
-    return measure_processes(o, path, launched);
+  try {
+    check_options(o, path);
+    if (!launched.by.empty()) check_mpi_is_built_in();
+    if (!launched.by.empty() && !o.ranks.empty())
+      throw ConfigError("--ranks is of ranks as threads; a launcher has started these processes");
+  } catch (const ConfigError&) {
+    if (launched.rank == 0) throw;
+    let_the_first_rank_speak(launched.rank);
+    return kExitUsage;
   }
+  if (!launched.by.empty()) return measure_processes(o, path, launched);
   const RankProcess threads;
   std::vector<MeasuredRanks> all;
   std::optional<Machine> machine;

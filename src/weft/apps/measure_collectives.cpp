@@ -18,7 +18,7 @@ class CollectiveTimer {
  public:
   explicit CollectiveTimer(const MeasuringRank& rank)
       : rank_(rank),
-        axis_(rank.mesh[Axis::tp]),
+        axis_(*rank.mesh.dense.shards),
         operands_("operands", 4 * kProduct * kProduct * int64_t(sizeof(float)), rank.machine.memory) {
     product_ = {.a = operands_.alloc(DType::f32, {kProduct, kProduct}),
                 .b = operands_.alloc(DType::f32, {kProduct, kProduct}),
@@ -85,7 +85,7 @@ double bytes_sent(Kind kind, double bytes, double n) {
 }  // namespace
 
 std::vector<CollectiveCurve> measure_collectives(const MeasuringRank& rank, bool far) {
-  const int n = rank.mesh[Axis::tp].size();
+  const int n = rank.mesh.dense.shards->size();
   CollectiveTimer timer(rank);
   std::vector<CollectiveCurve> curves;
   for (const Kind kind : {Kind::all_reduce, Kind::all_gather, Kind::reduce_scatter, Kind::send}) {

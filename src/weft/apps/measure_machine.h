@@ -28,8 +28,8 @@ double typical_s(std::vector<double> seconds, bool crowded);
 // Collective: the mean of all ranks.
 std::vector<RateGrid> measure_rates(const MeasuringRank& rank, const Precision& precision);
 
-// Collectives and messages among the ranks of tp, by size; each behind a product, so that it is also waited for ranks
-// that are late. Collective: the mean of all ranks. `far`: the axis goes over nodes.
+// Collectives and messages among ranks next to each other (the shards of the mesh), by size; each behind a product, so
+// that it is also waited for ranks that are late. Collective: the mean of all ranks. `far`: the axis goes over nodes.
 std::vector<CollectiveCurve> measure_collectives(const MeasuringRank& rank, bool far);
 
 // A small model whose steps are timed op by op: on each rank alone, or cut over all of them, for the ops that only such
