@@ -2,6 +2,7 @@
 # How much of data parallel's communication is hidden between two hosts with a slow link, made on this machine as network
 # namespaces (as root; needs ip and tc of iproute2):
 #   bench/two_hosts.sh [MBIT [weft bench scaling's arguments ...]]
+#   bench/two_hosts.sh MBIT machine|forecast [arguments of that weft bench ...]
 # MBIT of the link each way, 1000 by default. Each host has one rank of one thread.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -12,6 +13,11 @@ if [[ ${#arguments[@]} -eq 0 ]]; then
   arguments=(bench/llama-8x512.toml train.global_batch_size=8 train.micro_batch_size=4 --iters=2
     --layouts dp=2 dp=2,zero_stage=1 dp=2,zero_stage=3)
 fi
+case "${arguments[0]}" in
+  machine) words=(machine --threads 1 "${arguments[@]:1}") ;;
+  forecast) words=(forecast "${arguments[1]}" run.ranks=mpi run.threads=1 "${arguments[@]:2}") ;;
+  *) words=(scaling "${arguments[0]}" run.ranks=mpi run.threads=1 "${arguments[@]:1}") ;;
+esac
 weft=${WEFT:-build/cpu/weft}
 here=tests/mpi
 $here/netns.sh up 2
@@ -26,4 +32,4 @@ root=()
 $here/netns.sh exec wn0 mpirun -q "${root[@]}" -n 2 --map-by node --bind-to none --hostfile "$hosts" \
   --mca plm_rsh_agent "$PWD/$here/netns_rsh" --mca btl tcp,self \
   --mca btl_tcp_if_include 10.77.0.0/24 --mca oob_tcp_if_include 10.77.0.0/24 \
-  "$PWD/$weft" bench scaling "${arguments[0]}" run.ranks=mpi run.threads=1 "${arguments[@]:1}"
+  "$(realpath "$weft")" bench "${words[@]}"

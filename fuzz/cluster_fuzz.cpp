@@ -8,11 +8,28 @@
 #include "weft/forecast/cluster.h"
 #include "weft/forecast/profile.h"
 
+namespace {
+
+// Whatever a file says was measured: any size takes some time, and more of it no less.
+void check(const weft::MeasuredRanks& m) {
+  const auto check_curve = [](const weft::Curve& curve) {
+    if (!(curve.of(1) > 0) || !(curve.of(1e9) >= curve.of(1e4))) std::abort();
+  };
+  for (const weft::OpCurve& op : m.ops) check_curve(op.curve);
+  for (const weft::CollectiveCurve& c : m.collectives) check_curve(c.curve);
+  for (const weft::RateGrid& grid : m.rates)
+    for (const double size : {1.0, 300.0, 1e9})
+      if (!(grid.of(size, 77, size) > 0)) std::abort();
+}
+
+}  // namespace
+
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string text(reinterpret_cast<const char*>(data), size);
   try {
     const weft::ClusterSpec cluster = weft::parse_cluster(text, "fuzz");
     if (!(cluster.device.products.bits16 > 0) || cluster.domain < 1) std::abort();
+    for (const weft::MeasuredRanks& m : cluster.measured) check(m);
   } catch (const weft::Error&) {}
   try {
     if (weft::Profiles::parse(text, "fuzz").all().empty()) std::abort();

@@ -23,9 +23,9 @@ using testing::TempDir;
 using testing::weft;
 
 // 64 samples of 16 tokens are trained, or held out.
-class Place {
+class RunPlace {
  public:
-  Place() {
+  RunPlace() {
     fs::create_directories(dir_ / "model");
     spill(dir_ / "model/config.json", testing::kOneLayer);
     std::string text;
@@ -59,7 +59,7 @@ class Place {
 std::string iters(int64_t n) { return "train.train_iters=" + std::to_string(n); }
 
 TEST(TrainLength, ARunThatHasEndedGoesOnWithMoreStepsAsIfItHadBegunWithThem) {
-  const Place p;
+  const RunPlace p;
   const std::string decay = "optimizer.lr_decay_iters=3";
   ASSERT_EQ(p.train("whole", {iters(6), decay}).status, 0);
   ASSERT_EQ(p.train("grown", {iters(3), decay}).status, 0);
@@ -71,7 +71,7 @@ TEST(TrainLength, ARunThatHasEndedGoesOnWithMoreStepsAsIfItHadBegunWithThem) {
 }
 
 TEST(TrainLength, AScheduleThatFollowsTheEndIsToldWithWhatKeepsIt) {
-  const Place p;
+  const RunPlace p;
   ASSERT_EQ(p.train("run", {iters(4)}).status, 0);
   fs::copy(p.at("run"), p.at("kept"), fs::copy_options::recursive);
   Finished f = p.train("run", {iters(8)});
@@ -91,7 +91,7 @@ TEST(TrainLength, AScheduleThatFollowsTheEndIsToldWithWhatKeepsIt) {
 }
 
 TEST(TrainLength, FromAChosenCheckpointARunGoesOnInAFolderOfItsOwn) {
-  const Place p;
+  const RunPlace p;
   ASSERT_EQ(p.train("run", {iters(6), "checkpoint.save_interval=2"}).status, 0);
   const std::string from = p.checkpoint("run", 2).string();
   fs::copy(from, p.at("moved"), fs::copy_options::recursive);
@@ -111,7 +111,7 @@ TEST(TrainLength, FromAChosenCheckpointARunGoesOnInAFolderOfItsOwn) {
 }
 
 TEST(TrainLength, AChosenCheckpointIsCheckedByAllRanksBeforeAnythingIsMade) {
-  const Place p;
+  const RunPlace p;
   ASSERT_EQ(p.train("run", {iters(2), "train.micro_batch_size=2"}).status, 0);
   const std::string from = p.checkpoint("run", 2).string();
   const std::vector<std::string> settings{iters(3), "--from", from, "parallel.dp=2", "train.micro_batch_size=2"};
@@ -133,7 +133,7 @@ TEST(TrainLength, AChosenCheckpointIsCheckedByAllRanksBeforeAnythingIsMade) {
 }
 
 TEST(TrainLength, WhatIsNoCheckpointOfThisRecipeIsRefusedAndNothingIsMade) {
-  const Place p;
+  const RunPlace p;
   ASSERT_EQ(p.train("run", {iters(2)}).status, 0);
   const std::string from = p.checkpoint("run", 2).string();
   const auto refused = [&](std::vector<std::string> settings, const std::string& says) {
@@ -150,7 +150,7 @@ TEST(TrainLength, WhatIsNoCheckpointOfThisRecipeIsRefusedAndNothingIsMade) {
 }
 
 TEST(TrainLength, ARunFromACheckpointThatIsRefusedLateLeavesNothing) {
-  const Place p;
+  const RunPlace p;
   ASSERT_EQ(p.train("run", {iters(2)}).status, 0);
   spill(p.at("text.txt"), slurp(p.at("text.txt")) + "More.\n");
   const Finished f = p.train("new", {iters(3), "--from", p.checkpoint("run", 2).string()});
@@ -160,7 +160,7 @@ TEST(TrainLength, ARunFromACheckpointThatIsRefusedLateLeavesNothing) {
 }
 
 TEST(TrainLength, EpochsBecomeStepsOnceTheDataIsKnown) {
-  const Place p;
+  const RunPlace p;
   const Finished plan = weft({"plan", p.at("r.toml"), "train.epochs=0.5"});
   EXPECT_EQ(plan.status, 0) << plan.err;
   EXPECT_SAYS(plan.out, "how many steps is not known yet");
@@ -188,7 +188,7 @@ TEST(TrainLength, EpochsBecomeStepsOnceTheDataIsKnown) {
 }
 
 TEST(TrainLength, HowOftenARunSeesItsDataIsToldAndIsAWarningWhereItIsOften) {
-  const Place p;
+  const RunPlace p;
   EXPECT_SAYS(p.train("once", {iters(8)}).err, "the run's 8 steps of 4 samples see its 64 samples 0.5 times");
   const Finished f = p.train("often", {"train.epochs=12", "train.global_batch_size=64"});
   EXPECT_SAYS(f.err,
@@ -196,7 +196,7 @@ TEST(TrainLength, HowOftenARunSeesItsDataIsToldAndIsAWarningWhereItIsOften) {
 }
 
 TEST(TrainLength, TheBestCheckpointsAreKeptBesideTheNewestAlsoWhenItGoesOn) {
-  const Place p;
+  const RunPlace p;
   spill(p.at("held.txt"), slurp(p.at("text.txt")).substr(0, 300));
   // A learning rate that goes up and up makes it worse in the end.
   const std::vector<std::string> settings{"data.valid=" + p.at("held.txt"),
@@ -240,7 +240,7 @@ TEST(TrainLength, TheBestCheckpointsAreKeptBesideTheNewestAlsoWhenItGoesOn) {
 
 // Killed between the evaluation and the save.
 TEST(TrainLength, ACheckpointThatDoesNotSayHowGoodItIsIsEvaluatedWhereTheBestAreKept) {
-  const Place p;
+  const RunPlace p;
   spill(p.at("held.txt"), slurp(p.at("text.txt")).substr(0, 300));
   const std::vector<std::string> settings{iters(4), "data.valid=" + p.at("held.txt"), "train.eval_interval=2",
                                           "checkpoint.keep_best=1"};
@@ -261,7 +261,7 @@ TEST(TrainLength, ACheckpointThatDoesNotSayHowGoodItIsIsEvaluatedWhereTheBestAre
 }
 
 TEST(TrainLength, ARunByEpochsThatIsFinishedIsNotWarnedOfRoom) {
-  const Place p;
+  const RunPlace p;
   ASSERT_EQ(p.train("run", {"train.epochs=0.25"}).status, 0);
   const auto again = [&](const std::string& epochs) {
     testing::Command command{{"train", p.at("r.toml"), "run.dir=" + p.at("run"), epochs}};
@@ -273,7 +273,7 @@ TEST(TrainLength, ARunByEpochsThatIsFinishedIsNotWarnedOfRoom) {
 }
 
 TEST(TrainLength, TheBestNeedHeldOutLosses) {
-  const Place p;
+  const RunPlace p;
   const Finished f = p.train("run", {"checkpoint.keep_best=1"});
   EXPECT_EQ(f.status, 2);
   EXPECT_SAYS(f.err,

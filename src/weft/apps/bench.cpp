@@ -5,6 +5,7 @@
 #include <map>
 
 #include "weft/apps/backends.h"
+#include "weft/apps/bench_machine.h"
 #include "weft/apps/bench_run.h"
 #include "weft/apps/bench_scaling.h"
 #include "weft/apps/commands.h"
@@ -203,6 +204,11 @@ int bench_step(const BenchOptions& o) {
 }  // namespace
 
 int run_bench(const BenchOptions& options) {
+  if (options.what == "machine") return bench_machine(options);
+  if (!options.ranks.empty() || !options.out.empty() || options.again)
+    throw ConfigError("--ranks, --out and --again are of `weft bench machine`");
+  if (options.what == "forecast") return bench_forecast(options);
+  if (!options.cluster.empty() || options.json) throw ConfigError("--cluster and --json are of `weft bench forecast`");
   if (options.what == "kernels") return bench_kernels(options);
   if (options.backend || options.precision || options.threads || options.tokens)
     throw ConfigError(

@@ -1,12 +1,11 @@
 #include "weft/apps/bench_scaling.h"
 
 #include <algorithm>
-#include <array>
-#include <cstring>
 #include <iostream>
 #include <vector>
 
 #include "weft/apps/backends.h"
+#include "weft/apps/ordinary_numbers.h"
 #include "weft/base/error.h"
 #include "weft/base/rng.h"
 #include "weft/device/host_parts.h"
@@ -23,14 +22,6 @@ constexpr int64_t kLargestVocabulary = 32768, kTokensOfALogit = 8;  // V; logits
 constexpr int64_t kExperts = 8, kChosen = 2;
 constexpr int64_t kLongestSequence = 2048;
 constexpr int kIssuedAtOnce = 10;  // to a device that runs them later, so that no wait lies between two
-
-// Positive, in every type: of 16 bits each, which are the upper half of an f32 and the upper quarter of an f64.
-void fill_with_ordinary_numbers(std::byte* to, size_t bytes) {
-  std::array<uint16_t, 1 << 15> pattern;
-  for (size_t i = 0; i < pattern.size(); ++i) pattern[i] = uint16_t(0x3c00 + (random_bits(3, i) & 0x3ff));
-  for (size_t at = 0; at < bytes; at += sizeof pattern)
-    std::memcpy(to + at, pattern.data(), std::min(sizeof pattern, bytes - at));
-}
 
 // Operands of one op at a time, t tokens of width d, in an arena that may only count.
 struct Operands {

@@ -142,7 +142,13 @@ struct BenchOptions {
   std::string trace;                 // a file for a step, of bench scaling one of the last layout; empty: none
   bool ops = false;                  // of bench step: a line for each kind of op
   int64_t iters = 5;
-  // For bench kernels; by default cpu, bf16, all cores and 16384.
+  std::vector<std::string> ranks;  // of bench machine: "2"; none: 1, 2, 4, ... up to the cores
+  std::string out;                 // of bench machine: the file to write; empty: machine.toml
+  bool again = false;              // of bench machine: replace the file that is there
+  std::string cluster;             // of bench forecast: the file
+  bool json = false;               // of bench forecast
+  // For bench kernels, by default cpu, bf16, all cores and 16384; and but for the backend for bench machine, by default
+  // f32, bf16 and fp16, the ranks' shares of the cores, and 2048.
   std::optional<std::string> backend, precision;
   std::optional<int64_t> threads, tokens;
 };

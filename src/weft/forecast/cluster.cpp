@@ -48,6 +48,18 @@ void read_link(const TomlTable& table, LinkSpec& link) {
   table.refuse_others({"gb_s", "latency_us"});
 }
 
+void read_program(const TomlTable& table, std::vector<std::pair<std::string, double>>& program) {
+  std::vector<std::string> keys;
+  for (const ProfileNumber& n : profile_numbers()) {
+    keys.emplace_back(n.name);
+    if (!table.has(n.name)) continue;
+    double value = 0;
+    table.get(n.name, value, n.low, n.high);
+    program.emplace_back(n.name, value);
+  }
+  table.refuse_others(keys);
+}
+
 void check(const ClusterSpec& c, const std::string& source) {
   const DeviceSpec& d = c.device;
   const auto complain = [&](const std::string& what) { throw ConfigError(fmt::format("{}: {}", source, what)); };
@@ -61,6 +73,9 @@ void check(const ClusterSpec& c, const std::string& source) {
   if (c.domain < c.devices_per_node || c.domain % c.devices_per_node != 0)
     complain(fmt::format("domain = {} must be a multiple of devices_per_node = {}: the devices that scale_up joins",
                          c.domain, c.devices_per_node));
+  if (!c.measured.empty() && c.measured.back().ranks != c.devices_per_node)
+    complain(fmt::format("devices_per_node = {}, but [[measured]] is of {} ranks at most: they must be equal",
+                         c.devices_per_node, c.measured.back().ranks));
   if (c.num_devices > c.domain && c.scale_out.bytes_per_s <= 0) complain("scale_out.gb_s is missing");
   if (c.scale_out.bytes_per_s > c.scale_up.bytes_per_s)
     complain(fmt::format("scale_out.gb_s = {:g} is above scale_up.gb_s = {:g}: scale_up is the faster of the two",
@@ -72,7 +87,7 @@ void check(const ClusterSpec& c, const std::string& source) {
 ClusterSpec parse_cluster(const std::string& toml, const std::string& source) {
   const TomlTable file(toml, source);
   file.refuse_others({"preset", "nodes", "devices_per_node", "domain", "switched", "device", "scale_up", "scale_out",
-                      "price", "failures"});
+                      "price", "failures", "measured", "program"});
   ClusterSpec c;
   c.device.units = 1;
   std::string preset;
@@ -101,8 +116,34 @@ ClusterSpec parse_cluster(const std::string& toml, const std::string& source) {
   price.get("per_device_hour", c.price_per_device_hour, 1e-9, 1e9);
   price.get("source", c.price_source);
   price.refuse_others({"per_device_hour", "source"});
+  c.measured = read_measured(file, source);
+  read_program(file.table("program"), c.program);
   check(c, source);
   return c;
+}
+
+const MeasuredRanks* measured_of(const ClusterSpec& cluster, int64_t ranks) {
+  if (cluster.measured.empty()) return nullptr;
+  const int64_t here = std::min<int64_t>(ranks, cluster.devices_per_node);
+  for (const MeasuredRanks& m : cluster.measured)
+    if (m.ranks >= here) return &m;
+  throw ConfigError(fmt::format("a layout has {} ranks on a node, and the cluster was measured with {} at most", here,
+                                cluster.measured.back().ranks));
+}
+
+ProgramProfile program_on(const ClusterSpec& cluster, const ProgramProfile& base) {
+  ProgramProfile p = base;
+  if (!cluster.measured.empty()) {
+    p = {.name = base.name, .frameworks = base.frameworks, .experts = base.experts};
+    p.products = p.products8 = p.products4 = p.grouped = p.attention = p.attention_backward = 1;
+    p.memory = p.update = p.network = 1;
+    p.tp_exposed = p.ep_exposed = p.ep_inside = p.cp_exposed = p.pp_exposed = 1;
+    p.casts = p.gather_hidden = p.reduce_hidden = p.slowdown = p.hop_us = p.launch_us = 0;
+  }
+  for (const auto& [name, value] : cluster.program)
+    for (const ProfileNumber& n : profile_numbers())
+      if (name == n.name) p.*n.value = value;
+  return p;
 }
 
 ClusterSpec read_cluster(const std::string& name_or_file) {
@@ -147,6 +188,9 @@ std::string to_toml(const ClusterSpec& c) {
   if (c.price_per_device_hour > 0)
     text +=
         fmt::format("\n[price]\nper_device_hour = {:g}\nsource = \"{}\"\n", c.price_per_device_hour, c.price_source);
+  if (!c.program.empty()) text += "\n[program]\n";
+  for (const auto& [name, value] : c.program) text += fmt::format("{} = {:.6g}\n", name, value);
+  for (const MeasuredRanks& m : c.measured) text += to_toml(m);
   return text;
 }
 

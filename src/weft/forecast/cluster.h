@@ -3,6 +3,7 @@
 #include <string>
 
 #include "weft/forecast/device.h"
+#include "weft/forecast/profile.h"
 
 namespace weft {
 
@@ -12,5 +13,9 @@ ClusterSpec read_cluster(const std::string& name_or_file);
 ClusterSpec parse_cluster(const std::string& toml, const std::string& source);
 // As such a file, whole.
 std::string to_toml(const ClusterSpec& cluster);
+
+// weft there: `base`, or where the cluster was measured a program that takes what was measured and hides nothing; with
+// the cluster's own numbers.
+ProgramProfile program_on(const ClusterSpec& cluster, const ProgramProfile& base);
 
 }  // namespace weft

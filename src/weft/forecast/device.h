@@ -2,7 +2,10 @@
 #pragma once
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
+
+#include "weft/forecast/measured.h"
 
 namespace weft {
 
@@ -44,7 +47,14 @@ struct ClusterSpec {
   double disk_bytes_per_s = 1e9;        // that a device's share of a checkpoint is written at
   double price_per_device_hour = 0;     // in the user's money, by default US dollars; 0: not known
   std::string price_source = {};
+  // What weft took there, by ascending numbers of ranks on a node: read in place of the rates above.
+  std::vector<MeasuredRanks> measured = {};
+  // Numbers of weft's profile (profile.h) that are others there, by name.
+  std::vector<std::pair<std::string, double>> program = {};
 };
+// Those of the ranks of a node where a layout has so many; null where the cluster was not measured. Throws ConfigError
+// where no measurement is of so many.
+const MeasuredRanks* measured_of(const ClusterSpec& cluster, int64_t ranks);
 
 // The presets: names as in the docs ("H100-SXM"), and others that sources use ("H100-80GB").
 std::vector<std::string> device_names();

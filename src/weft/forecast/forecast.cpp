@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "weft/base/error.h"
+#include "weft/forecast/cluster.h"
 #include "weft/plan/recompute_budget.h"
 #include "weft/recipe/recipe_phases.h"
 
@@ -71,6 +72,31 @@ void require_priced(const Recipe& recipe, const StepSpec& s) {
         recipe.train.objective));
 }
 
+namespace {
+
+// What was measured is of ranks of one kind, with so many threads each.
+void require_measured(const Recipe& recipe, const MeasuredRanks& measured) {
+  const bool processes = recipe.run.ranks == RanksKind::mpi;
+  if (mesh_sizes_of(recipe).world() > 1 && processes != measured.processes)
+    throw ConfigError(fmt::format(
+        "run.ranks = \"{}\", but the cluster was measured with ranks as {}; what works: "
+        "run.ranks=\"{}\"",
+        recipe.run.ranks, measured.processes ? "processes" : "threads", measured.processes ? "mpi" : "local"));
+  if (recipe.run.threads > 0 && recipe.run.threads != measured.threads)
+    throw ConfigError(
+        fmt::format("run.threads = {}, but the cluster was measured with {} ranks of {} on a node; what "
+                    "works: run.threads=0",
+                    recipe.run.threads, measured.ranks, measured.threads));
+}
+
+// A node has the memory of all its devices, whichever ranks share it.
+void share_memory(ClusterSpec& cluster, int64_t ranks) {
+  const double here = double(std::min<int64_t>(ranks, cluster.devices_per_node));
+  cluster.device.memory_bytes *= cluster.devices_per_node / here;
+}
+
+}  // namespace
+
 RunForecast forecast_run(const Recipe& recipe, const HfConfig& config, const ClusterSpec& cluster,
                          const Profiles& profiles) {
   const int64_t ranks = mesh_sizes_of(recipe).world();
@@ -82,16 +108,23 @@ RunForecast forecast_run(const Recipe& recipe, const HfConfig& config, const Clu
         fmt::format("the layout has {} ranks, but only {} devices reach each other: the cluster's file "
                     "does not say scale_out.gb_s",
                     ranks, cluster.domain));
+  const MeasuredRanks* measured = measured_of(cluster, ranks);
+  if (measured != nullptr) require_measured(recipe, *measured);
   RunPlan plan = prepare_run(recipe, config, 0);
   settle_recompute(recipe, plan, WorkspaceModel());
   require_priced(recipe, plan.step);
   RunForecast forecast{.cluster = cluster,
                        .work = work_of(recipe, plan, cluster, ProductFormat::bits16),
-                       .profile = profiles.of("weft", plan.model.has_experts()),
+                       .profile = program_on(cluster, profiles.of("weft", plan.model.has_experts())),
                        .step = {}};
   const bool f32 = recipe.train.precision == PrecisionChoice::f32;
   const ProductRates& peak = cluster.device.peak;
   forecast.peak_flops = f32 && peak.f32 > 0 ? peak.f32 : peak.bits16;
+  if (measured != nullptr) {
+    share_memory(forecast.cluster, ranks);
+    const double best = measured->best_rate(name_of(plan.step.precision.compute));
+    if (best > 0) forecast.peak_flops = best;
+  }
   forecast.step = price_step(forecast.work, forecast.profile);
   return forecast;
 }

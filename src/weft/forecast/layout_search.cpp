@@ -8,6 +8,7 @@
 
 #include "weft/base/error.h"
 #include "weft/base/parallel.h"
+#include "weft/forecast/cluster.h"
 #include "weft/forecast/layout_bounds.h"
 #include "weft/forecast/layout_planner.h"
 
@@ -261,7 +262,7 @@ SearchResult search_layouts(const Recipe& recipe, const HfConfig& config, const 
   const LayoutChoice one_rank{.sequence_parallel = true};
   const RunPlan plan = prepare_run(with_choice(recipe, one_rank), config, 0);
   require_priced(recipe, plan.step);
-  const ProgramProfile profile = profiles.of("weft", plan.model.has_experts());
+  const ProgramProfile profile = program_on(cluster, profiles.of("weft", plan.model.has_experts()));
   LayoutBounds bounds(recipe, config, cluster, profile);
   LayoutPlanner planner(recipe, config, cluster, profiles);
   SearchResult result;

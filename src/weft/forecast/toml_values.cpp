@@ -51,6 +51,25 @@ void TomlTable::need(std::string_view key, std::string& value) const {
   get(key, value);
 }
 
+void TomlTable::need(std::string_view key, std::vector<double>& value, double low, double high) const {
+  const toml::node* node = node_->table().get(key);
+  if (node == nullptr) throw ConfigError(fmt::format("{}: {} is missing", place(), key));
+  const std::string expected = fmt::format("a list of numbers from {:g} to {:g}", low, high);
+  const toml::array* list = node->as_array();
+  if (list == nullptr || list->empty()) refuse(source_, *node, key, expected);
+  value.clear();
+  for (const toml::node& one : *list) {
+    const std::optional<double> number = number_in(one);
+    if (!number || *number < low || *number > high) refuse(source_, one, key, expected);
+    value.push_back(*number);
+  }
+}
+
+std::string TomlTable::place() const {
+  const toml::source_position at = node_->table().source().begin;
+  return fmt::format("{}:{}:{}", source_, at.line, at.column);
+}
+
 void TomlTable::get(std::string_view key, std::vector<std::string>& value) const {
   const toml::node* node = node_->table().get(key);
   if (node == nullptr) return;

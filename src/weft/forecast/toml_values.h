@@ -19,11 +19,14 @@ class TomlTable {
   void get(std::string_view key, bool& value) const;
   void get(std::string_view key, double& value, double low, double high) const;
   void get(std::string_view key, int& value, int low, int high) const;
-  void need(std::string_view key, std::string& value) const;  // throws where it is not there, too
+  // These throw where it is not there, too; and where a list is empty.
+  void need(std::string_view key, std::string& value) const;
+  void need(std::string_view key, std::vector<double>& value, double low, double high) const;
   bool has(std::string_view key) const;
   // A table of that name, empty where there is none; all of an array of tables.
   TomlTable table(std::string_view key) const;
   std::vector<TomlTable> tables(std::string_view key) const;
+  std::string place() const;  // "c.toml:7:1": where it stands
   // Throws where a key is none of these, and names the nearest.
   void refuse_others(const std::vector<std::string>& known) const;
 

@@ -43,13 +43,27 @@ double grouped_stretch(const StepOp& op, double ramp) {
   return padded * (1 + ramp / std::max(inner, 1.0));
 }
 
+WorkClass class_of(const StepOp& op) {
+  if (op.name == "matmul")
+    return operand_of(op, "a")->dtype == DType::f32 ? WorkClass::products_f32 : WorkClass::products;
+  if (op.name == "grouped_matmul" || op.name == "grouped_weight_grad") return WorkClass::grouped;
+  if (op.name == "attention") return WorkClass::attention;
+  if (op.name == "attention_backward") return WorkClass::attention_backward;
+  return op.name == "adamw" || op.name == "adamw8" || op.name == "sgd" ? WorkClass::update : WorkClass::memory;
+}
+
 class Pricing {
  public:
-  Pricing(const ModelSpec& model, int tp, const DeviceSpec& device, ProductFormat format)
-      : model_(model), device_(device), format_(format), columns_(model.vocab_size / tp) {}
+  Pricing(const ModelSpec& model, int tp, const ClusterSpec& cluster, const MeasuredRanks* measured,
+          ProductFormat format)
+      : model_(model), device_(cluster.device), measured_(measured), format_(format), columns_(model.vocab_size / tp) {}
 
   void add(const StepOp& op, ComputeWork& work) const {
     ++work.kernels;
+    if (measured_ != nullptr) {
+      work[class_of(op)] += measured_seconds(op);
+      return;
+    }
     const double moved_s = op.bytes / device_.memory_bytes_per_s;
     if (op.name == "matmul") return add_product(op, work);
     if (op.name == "grouped_matmul" || op.name == "grouped_weight_grad") {
@@ -69,6 +83,11 @@ class Pricing {
   }
 
  private:
+  // What was not measured: at the best rates.
+  double measured_seconds(const StepOp& op) const {
+    const double at_best = std::max(op.flops / device_.products.bits16, op.bytes / device_.memory_bytes_per_s);
+    return measured_->gap_s + measured_->seconds_of(op).value_or(at_best);
+  }
   double rate() const {
     const ProductRates& r = device_.products;
     if (format_ == ProductFormat::bits16 || r.fp8 == 0) return r.bits16;
@@ -97,6 +116,7 @@ class Pricing {
   }
   const ModelSpec& model_;
   const DeviceSpec& device_;
+  const MeasuredRanks* measured_;
   ProductFormat format_;
   int64_t columns_;  // of the vocabulary, on a rank
 };
@@ -117,6 +137,16 @@ TransferWork transfer_of(const std::string& axis, Traffic::Kind kind, Traffic::C
   const int64_t calls = std::max<int64_t>(1, messages ? count.calls / std::max(1, spread.ranks - 1) : count.calls);
   double bytes = double(count.bytes) / double(calls);
   if (axis == "ep" && cut_over_tp) bytes /= run.mesh.tp;
+  if (const MeasuredRanks* measured = measured_of(cluster, run.mesh.world())) {
+    const Curve* curve = measured->collective(kind, spread.ranks, !spread.is_inside());
+    if (curve != nullptr)
+      return {.axis = axis,
+              .kind = kind,
+              .calls = calls,
+              .each = {.inside_s = messages ? curve->of(bytes / std::max(1, spread.ranks - 1)) * (spread.ranks - 1)
+                                            : curve->of(bytes)},
+              .inside = spread.is_inside()};
+  }
   const Exchange what = axis == "ep"                        ? Exchange::all_to_all
                         : kind == Traffic::Kind::send       ? Exchange::message
                         : kind == Traffic::Kind::all_reduce ? Exchange::all_reduce
@@ -170,7 +200,7 @@ StepSpec with_balanced_experts(StepSpec step) {
 StageWork stage_actions(const RunPlan& plan, const StepSpec& step, const RunWork& run, const ClusterSpec& cluster,
                         ProductFormat format) {
   const StepData data = step_data_of(plan.model, with_balanced_experts(step), *plan.optimizer, WorkspaceModel());
-  const Pricing pricing(plan.model, run.mesh.tp, cluster.device, format);
+  const Pricing pricing(plan.model, run.mesh.tp, cluster, measured_of(cluster, run.mesh.world()), format);
   const bool cut_over_tp = step.model.layers.stream == Spmd::Shard0;
   StageWork work{.end = compute_of({data.end}, pricing),
                  .end_transfers = transfers_of({data.end}, run, cluster, cut_over_tp)};
@@ -200,6 +230,26 @@ std::string_view name_of(WorkClass c) {
       "products",  "fp8 products",       "fp4 products",     "f32 products", "expert products", "fp8 expert products",
       "attention", "attention backward", "attention scores", "fp8 casts",    "other ops",       "update"};
   return kNames[size_t(c)];
+}
+
+std::map<std::string, OpWork> work_by_op(const RunPlan& plan, const ClusterSpec& cluster) {
+  const StepData data = step_data_of(plan, WorkspaceModel());
+  const MeshSizes& mesh = plan.step.mesh;
+  const Pricing pricing(plan.model, mesh.tp, cluster, measured_of(cluster, mesh.world()), ProductFormat::bits16);
+  std::map<std::string, OpWork> all;
+  const auto add = [&](const StepPart& part, int64_t times) {
+    for (const StepOp& op : part.ops) {
+      ComputeWork work;
+      pricing.add(op, work);
+      OpWork& sum = all[op.name];
+      sum.count += times;
+      for (const double s : work.seconds) sum.seconds += s * double(times);
+    }
+  };
+  for (const StepAction& action : data.actions)
+    for (const StepPart& part : action.parts) add(part, action.times);
+  add(data.end, 1);
+  return all;
 }
 
 AxisSpread spread_of(const MeshSizes& mesh, std::string_view axis, int domain) {

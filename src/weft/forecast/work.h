@@ -4,6 +4,7 @@
 #pragma once
 #include <array>
 #include <cstdint>
+#include <map>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -89,6 +90,13 @@ enum class ProductFormat : uint8_t { bits16, fp8, fp4 };
 RunWork work_of(const Recipe& recipe, const RunPlan& plan, const ClusterSpec& cluster, ProductFormat format);
 // The actions and the end of rank 0's stage alone, which is much sooner found: without tokens, arithmetic and memory.
 RunWork actions_of(const RunPlan& plan, const ClusterSpec& cluster, ProductFormat format);
+
+// The ops of a rank's step by name, at the device's best rates or as they were measured: to be held to those of a run.
+struct OpWork {
+  int64_t count = 0;
+  double seconds = 0;
+};
+std::map<std::string, OpWork> work_by_op(const RunPlan& plan, const ClusterSpec& cluster);
 
 // How the ranks of the axis that rank 0 is on are spread over domains of so many devices.
 AxisSpread spread_of(const MeshSizes& mesh, std::string_view axis, int domain);

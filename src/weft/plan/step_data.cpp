@@ -20,14 +20,7 @@ class OpNotes final : public BackendAround {
   std::vector<StepOp> take() { return std::exchange(ops_, {}); }
   void run(const AnyOp& op) override {
     inner_.run(op);
-    const OpCost cost = op.cost();
-    StepOp& one = ops_.emplace_back(StepOp{.region = path_.text(),
-                                           .name = std::string(op.name()),
-                                           .operands = {},
-                                           .flops = cost.flops,
-                                           .bytes = double(cost.bytes_read + cost.bytes_written)});
-    for (const Field& f : op.fields())
-      if (*f.tensor) one.operands.push_back({std::string(f.name), f.role, f.tensor->dtype, f.tensor->shape});
+    ops_.push_back(step_op_of(op, path_.text()));
   }
 
  private:
@@ -161,6 +154,19 @@ nlohmann::json to_json(const StepPart& part) {
 }
 
 }  // namespace
+
+StepOp step_op_of(const AnyOp& op, std::string_view region) {
+  const OpCost cost = op.cost();
+  StepOp one{.region = std::string(region),
+             .name = std::string(op.name()),
+             .operands = {},
+             .flops = cost.flops,
+             .bytes = double(cost.bytes_read + cost.bytes_written)};
+  if (const Matmul* product = op.as<Matmul>()) one.product = shape_of(*product);
+  for (const Field& f : op.fields())
+    if (*f.tensor) one.operands.push_back({std::string(f.name), f.role, f.tensor->dtype, f.tensor->shape});
+  return one;
+}
 
 StepData step_data_of(const RunPlan& run, const WorkspaceModel& workspace) {
   return step_data_of(run.model, run.step, *run.optimizer, workspace);

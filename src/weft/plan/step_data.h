@@ -5,6 +5,8 @@
 #include <vector>
 
 #include "weft/comm/traffic.h"
+#include "weft/ops/any_op.h"
+#include "weft/ops/cost.h"
 #include "weft/plan/run_plan.h"
 #include "weft/step/instructions.h"
 
@@ -21,8 +23,10 @@ struct StepOp {
   std::string region, name;  // "blocks.3/attn", "matmul"
   std::vector<Operand> operands;
   double flops = 0, bytes = 0;  // computed; read and written (ops/cost.h)
+  ProductShape product = {};    // of a matrix product
   bool operator==(const StepOp&) const = default;
 };
+StepOp step_op_of(const AnyOp& op, std::string_view region);
 
 // An instruction as it was run. Its transfers are what it begins: a fetch waits for its own, or for what the prefetch
 // of its unit has begun; gradients may be reduced until the end of the step.

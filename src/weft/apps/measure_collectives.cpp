@@ -1,0 +1,103 @@
+#include <algorithm>
+#include <cmath>
+
+#include "weft/apps/measure_machine.h"
+#include "weft/apps/ordinary_numbers.h"
+#include "weft/comm/communicator.h"
+
+namespace weft {
+namespace {
+
+using Kind = Traffic::Kind;
+
+constexpr int64_t kSizes[] = {1 << 8, 1 << 12, 1 << 16, 1 << 19, 1 << 22, 1 << 25};  // bytes of the whole tensor
+constexpr int64_t kBytesOfAToken = 1 << 14;                                          // of the largest tensor
+constexpr int64_t kProduct = 192;  // its sizes: some tenths of a millisecond
+
+class CollectiveTimer {
+ public:
+  explicit CollectiveTimer(const MeasuringRank& rank)
+      : rank_(rank),
+        axis_(*rank.mesh.dense.shards),
+        operands_("operands", 4 * kProduct * kProduct * int64_t(sizeof(float)), rank.machine.memory) {
+    product_ = {.a = operands_.alloc(DType::f32, {kProduct, kProduct}),
+                .b = operands_.alloc(DType::f32, {kProduct, kProduct}),
+                .out = operands_.alloc(DType::f32, {kProduct, kProduct})};
+    for (const Tensor* t : {&product_.a, &product_.b})
+      fill_with_ordinary_numbers(static_cast<std::byte*>(t->data), size_t(t->bytes()));
+    workspace_ = std::make_unique<Arena>("workspace", rank.machine.workspace_model->of(product_), rank.machine.memory);
+    backend_ = rank.machine.make_backend(*workspace_);
+  }
+
+  // Of a call on a tensor of so many bytes.
+  double seconds_of(Kind kind, int64_t bytes) {
+    const int64_t n = axis_.size(), elements = std::max<int64_t>(n, bytes / int64_t(sizeof(float)) / n * n);
+    Arena arena("tensors", 2 * elements * int64_t(sizeof(float)) + 4 * kArenaAlignment, rank_.machine.memory);
+    const Tensor full = arena.alloc(DType::f32, {elements});
+    const Tensor shard = arena.alloc(DType::f32, {elements / n});
+    fill_with_ordinary_numbers(static_cast<std::byte*>(full.data), size_t(full.bytes()));
+    fill_with_ordinary_numbers(static_cast<std::byte*>(shard.data), size_t(shard.bytes()));
+    call(kind, full, shard);
+    std::vector<double> took;
+    for (int64_t i = 0; i < rank_.iters * (bytes < (1 << 20) ? 8 : 2); ++i) {
+      backend_->run(product_);
+      const double began = rank_.now_s();
+      call(kind, full, shard);
+      took.push_back(rank_.now_s() - began);
+    }
+    double mean = typical_s(std::move(took), rank_.crowded);
+    rank_.mesh.world->all_reduce({&mean, DType::f64, {1}}).wait();
+    return mean / rank_.mesh.world->size();
+  }
+
+ private:
+  void call(Kind kind, const Tensor& full, const Tensor& shard) {
+    switch (kind) {
+      case Kind::all_reduce:
+        return axis_.all_reduce(full).wait();
+      case Kind::all_gather:
+        return axis_.all_gather(shard, full).wait();
+      case Kind::reduce_scatter:
+        return axis_.reduce_scatter(full, shard).wait();
+      case Kind::send:
+        break;
+    }
+    // From the first rank to the second; all others to theirs, and who has none waits for nobody.
+    const int peer = axis_.rank() ^ 1;
+    if (peer >= axis_.size()) return;
+    (axis_.rank() < peer ? axis_.send(full, peer) : axis_.recv(full, peer)).wait();
+    (axis_.rank() < peer ? axis_.recv(full, peer) : axis_.send(full, peer)).wait();
+  }
+  const MeasuringRank& rank_;
+  Communicator& axis_;
+  Arena operands_;
+  Matmul product_;
+  std::unique_ptr<Arena> workspace_;
+  std::unique_ptr<Backend> backend_;
+};
+
+// What leaves a rank (comm/traffic.h) of a tensor of so many bytes.
+double bytes_sent(Kind kind, double bytes, double n) {
+  if (kind == Kind::send) return bytes;
+  return (kind == Kind::all_reduce ? 2 : 1) * (n - 1) / n * bytes;
+}
+
+}  // namespace
+
+std::vector<CollectiveCurve> measure_collectives(const MeasuringRank& rank, bool far) {
+  const int n = rank.mesh.dense.shards->size();
+  CollectiveTimer timer(rank);
+  std::vector<CollectiveCurve> curves;
+  for (const Kind kind : {Kind::all_reduce, Kind::all_gather, Kind::reduce_scatter, Kind::send}) {
+    std::vector<TimedOp> points;
+    for (const int64_t bytes : kSizes) {
+      if (bytes > rank.most_tokens * kBytesOfAToken) break;
+      const double seconds = timer.seconds_of(kind, bytes) / (kind == Kind::send ? 2 : 1);  // there and back
+      points.push_back({.op = "", .dtypes = "", .bytes = bytes_sent(kind, double(bytes), n), .seconds = seconds});
+    }
+    curves.push_back({.kind = kind, .ranks = n, .far = far, .curve = curves_of(points)[0].curve});
+  }
+  return curves;
+}
+
+}  // namespace weft
