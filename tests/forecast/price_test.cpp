@@ -190,14 +190,31 @@ TEST(Forecast, WhatIsNotPricedIsRefused) {
   r.phases.push_back({.from_step = 5, .settings = {{"train.seq_length", "64"}}, .require = {}});
   EXPECT_NE(error_of<ConfigError>([&] { forecast(r, preset_of("H100-SXM")); }).find("steps that are alike"),
             std::string::npos);
-  r = recipe_with(1, 1, 1);
-  r.train.objective = ObjectiveKind::dpo;
-  EXPECT_NE(error_of<ConfigError>([&] { forecast(r, preset_of("H100-SXM")); }).find("is not forecast yet"),
-            std::string::npos);
   ClusterSpec alone = preset_of("H100-SXM");
   alone.scale_out = {};
   EXPECT_NE(error_of<ConfigError>([&] { forecast(recipe_with(16, 1, 1), alone); }).find("does not say scale_out.gb_s"),
             std::string::npos);
+}
+
+// The model itself and its reference, forward: as often as a step's own forward, two times. On stages, the passes
+// follow each other as micro-batches do.
+TEST(Forecast, PassesOfFrozenModelsTakeTheirTime) {
+  for (const int64_t pp : {1, 2}) {
+    Recipe r = recipe_with(1, 1, pp);
+    r.train.objective = ObjectiveKind::dpo;
+    const RunForecast f = forecast(r, preset_of("H100-SXM"));
+    const StageWork& stage = f.work.kinds.back();  // with the head
+    double forward = 0;
+    for (const ActionWork& a : stage.actions)
+      if (a.what == Do::forward) forward += double(a.times) * a.compute[WorkClass::attention];
+    EXPECT_GT(forward, 0);
+    EXPECT_NEAR(stage.before.compute[WorkClass::attention], 2 * forward, 1e-9 * forward) << pp;
+    EXPECT_NEAR(parts_of(f.step), f.step.step_s, 1e-9 * f.step.step_s) << pp;
+    RunWork without = f.work;
+    for (StageWork& kind : without.kinds) kind.before = {};
+    const double passes = f.step.step_s - price_step(without, f.profile).step_s;
+    EXPECT_GT(passes, 0.5 * price_step(without, f.profile).step_s * 2 / 3) << "two forward of a step of three";
+  }
 }
 
 TEST(Forecast, FiguresFollowFromTheStep) {

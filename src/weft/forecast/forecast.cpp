@@ -60,16 +60,11 @@ FailureSpec RunForecast::failures() const {
           .restart_s = cluster.restart_s};
 }
 
-void require_priced(const Recipe& recipe, const StepSpec& s) {
+void require_priced(const Recipe& recipe) {
   if (has_phases(recipe))
     throw ConfigError(
         "a forecast is of steps that are alike, and those of this recipe are not ([[phase]], train.rampup_batch_size); "
         "what works: a recipe for each phase");
-  if (s.scores_first || s.scores_base || s.scores_others || s.teacher || !s.frozen.empty())
-    throw ConfigError(fmt::format(
-        "train.objective = \"{}\" runs frozen models, or the model forward first, and that is not forecast yet; what "
-        "works: train.objective = \"cross_entropy\"",
-        recipe.train.objective));
 }
 
 namespace {
@@ -99,6 +94,7 @@ void share_memory(ClusterSpec& cluster, int64_t ranks) {
 
 RunForecast forecast_run(const Recipe& recipe, const HfConfig& config, const ClusterSpec& cluster,
                          const Profiles& profiles) {
+  require_priced(recipe);
   const int64_t ranks = mesh_sizes_of(recipe).world();
   if (cluster.num_devices > 0 && ranks > cluster.num_devices)
     throw ConfigError(fmt::format("the layout has {} ranks, the cluster {} devices; what fits: {}", ranks,
@@ -112,7 +108,6 @@ RunForecast forecast_run(const Recipe& recipe, const HfConfig& config, const Clu
   if (measured != nullptr) require_measured(recipe, *measured);
   RunPlan plan = prepare_run(recipe, config, 0);
   settle_recompute(recipe, plan, WorkspaceModel());
-  require_priced(recipe, plan.step);
   RunForecast forecast{.cluster = cluster,
                        .work = work_of(recipe, plan, cluster, ProductFormat::bits16),
                        .profile = program_on(cluster, profiles.of("weft", plan.model.has_experts())),

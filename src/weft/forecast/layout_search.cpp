@@ -259,9 +259,15 @@ SearchResult search_layouts(const Recipe& recipe, const HfConfig& config, const 
         "layout; "
         "the nearest that works: parallel.recompute = \"none\" and no parallel.memory_budget, and \"budget\" with the "
         "layout that it finds");
+  require_priced(recipe);
+  if (recipe.train.objective != ObjectiveKind::cross_entropy)
+    throw ConfigError(fmt::format(
+        "the search cannot run with train.objective = \"{}\": its bounds know no forward-only passes; the nearest that "
+        "works: train.objective = \"cross_entropy\", and then --cluster with the objective and the layout that it "
+        "finds",
+        recipe.train.objective));
   const LayoutChoice one_rank{.sequence_parallel = true};
   const RunPlan plan = prepare_run(with_choice(recipe, one_rank), config, 0);
-  require_priced(recipe, plan.step);
   const ProgramProfile profile = program_on(cluster, profiles.of("weft", plan.model.has_experts()));
   LayoutBounds bounds(recipe, config, cluster, profile);
   LayoutPlanner planner(recipe, config, cluster, profiles);

@@ -158,6 +158,12 @@ TransferWork transfer_of(const std::string& axis, Traffic::Kind kind, Traffic::C
           .inside = spread.is_inside()};
 }
 
+ComputeWork times(int64_t n, ComputeWork work) {
+  for (double& seconds : work.seconds) seconds *= double(n);
+  work.kernels *= n;
+  return work;
+}
+
 std::vector<TransferWork> transfers_of(const std::vector<StepPart>& parts, const RunWork& run,
                                        const ClusterSpec& cluster, bool cut_over_tp) {
   Traffic all;
@@ -204,6 +210,11 @@ StageWork stage_actions(const RunPlan& plan, const StepSpec& step, const RunWork
   const bool cut_over_tp = step.model.layers.stream == Spmd::Shard0;
   StageWork work{.end = compute_of({data.end}, pricing),
                  .end_transfers = transfers_of({data.end}, run, cluster, cut_over_tp)};
+  if (!data.before.ops.empty())
+    work.before = {.what = Do::forward,
+                   .times = 1,
+                   .compute = times(run.num_micro_batches, compute_of({data.before}, pricing)),
+                   .transfers = transfers_of({data.before}, run, cluster, cut_over_tp)};
   for (const StepAction& a : data.actions)
     work.actions.push_back({.what = a.what,
                             .chunk = a.chunk,
@@ -246,6 +257,7 @@ std::map<std::string, OpWork> work_by_op(const RunPlan& plan, const ClusterSpec&
       for (const double s : work.seconds) sum.seconds += s * double(times);
     }
   };
+  add(data.before, plan.step.order.num_micro_batches);
   for (const StepAction& action : data.actions)
     for (const StepPart& part : action.parts) add(part, action.times);
   add(data.end, 1);
