@@ -1,11 +1,13 @@
 // Tasks with a model: the scores of texts, and the whole command.
 #include <cmath>
+#include <set>
 
 #include "apps/models.h"
 #include "apps/program.h"
 #include "safetensors_files.h"
 #include "train/golden.h"
 #include "weft/apps/backends.h"
+#include "weft/tasks/sandbox.h"
 #include "weft/train/evaluate.h"
 #include "weft/train/generate_texts.h"
 
@@ -246,6 +248,40 @@ TEST_F(TaskCommand, WordsAndAnswersAreJudgedByWhatTheModelWrites) {
   EXPECT_EQ(all[1]["metrics"]["strict_match"]["value"], 0);
 }
 
+// A comment passes where what is written behind it is text of one line.
+TEST_F(TaskCommand, SamplesAreThoseOfQuestionAndNumberAlone) {
+  if (find_python().empty()) GTEST_SKIP() << "there is no python3";
+  std::string rows;
+  for (const char* prompt : {"# a", "# bc"})
+    rows += EvalJson{{"prompt", prompt}, {"entry_point", "len"}, {"test", "def check(c):\n    c('')"}}.dump() + "\n";
+  spill(dir_ / "humaneval.jsonl", rows);
+  const auto drawn = [&](const EvalWords& more) {
+    EvalWords all{"--tasks", "humaneval", "--max-tokens", "3", "--temperature", "1", "--output"};
+    all.insert(all.end(), more.begin(), more.end());
+    return results(all);
+  };
+  const std::string a = (dir_ / "a.json").string(), b = (dir_ / "b.json").string();
+  const EvalJson two = drawn({a, "--samples", "2", "--pass-at", "2,1", "--micro-batch-size", "1", "parallel.dp=2"});
+  EXPECT_EQ(two["samples"], 2);
+  EXPECT_EQ(two["temperature"], 1);
+  const EvalJson one = drawn({b});
+  std::set<std::string> different;
+  for (const size_t i : {0, 1}) {
+    const EvalJson &sample = two["results"][0]["samples"][i], &alone = one["results"][0]["samples"][i];
+    const int passed = sample["passed"][0].get<int>() + sample["passed"][1].get<int>();
+    EXPECT_EQ(sample["pass@1"], passed / 2.0);
+    EXPECT_EQ(sample["pass@2"], passed > 0 ? 1 : 0);
+    for (const EvalJson& text : sample["written"]) different.insert(text);
+    EXPECT_EQ(alone["written"], sample["written"][0]);
+    EXPECT_EQ(alone["pass@1"], sample["passed"][0]);
+  }
+  EXPECT_EQ(different.size(), 4u) << "questions and samples draw apart";
+  const Finished f = weft({"eval", "--compare", a, b});
+  EXPECT_EQ(f.status, 0) << f.err;
+  EXPECT_SAYS(f.out, "pass@1");
+  EXPECT_SAYS(f.err, "humaneval pass@2: only in ");
+}
+
 TEST_F(TaskCommand, WritesAFileThatIsComparedWithAnother) {
   const std::string a = (dir_ / "a.json").string(), b = (dir_ / "b.json").string();
   const Finished table = weft({"eval", small_model().string(), "--tokenizer", "byte", "--tasks",
@@ -290,6 +326,7 @@ TEST_F(TaskCommand, AnExportMayRequireAResultOfTheSameWeights) {
 
 TEST_F(TaskCommand, WhatCannotBeScoredIsRefusedByName) {
   spill(dir_ / "copa.jsonl", R"({"query": "a", "choices": ["b", "c"], "gold": 2})");
+  const std::string code = "humaneval=" + (dir_ / "piqa.jsonl").string();
   const std::vector<std::pair<EvalWords, std::string>> cases = {
       {{"--tasks", "copa"}, "copa.jsonl: line 1: \"gold\": expected the number of the right choice, from 0 to 1"},
       {{"--tasks", "piqua"}, "did you mean piqa?"},
@@ -303,7 +340,15 @@ TEST_F(TaskCommand, WhatCannotBeScoredIsRefusedByName) {
       {{"--tasks", "piqa", "--max-batches", "2"}, "--max-batches"},
       {{"--tasks", "piqa", "parallel.tp=7"}, "parallel.tp = 7 cannot run"},
       {{"--tasks", "piqa", "--max-tokens", "3"}, "--max-tokens 3: has no effect"},
-      {{"--tasks", "piqa", "--seed", "3"}, "--num-fewshot"},
+      {{"--tasks", "piqa", "--seed", "3"}, "--seed 3: has no effect"},
+      {{"--tasks", "piqa", "--samples", "3"}, "--samples: has no effect without --tasks humaneval"},
+      {{"--tasks", "piqa", "--temperature", "0.5"}, "--temperature: has no effect without --tasks humaneval"},
+      {{"--tasks", code, "--samples", "0"}, "--samples"},
+      {{"--tasks", code, "--samples", "3"}, "--samples 3: with --temperature 0 all answers are"},
+      {{"--tasks", code, "--samples", "3", "--temperature", "1", "--top-p", "0"}, "with --top-p 0 all answers are"},
+      {{"--tasks", code, "--top-p", "0.9"}, "--top-p: has no effect at --temperature 0"},
+      {{"--tasks", code, "--pass-at", "1,10", "--samples", "9", "--temperature", "1"},
+       "--pass-at 10: takes at least 10 answers to each question, and --samples is 9"},
       {{"--limit", "2"}, "--tasks"},
       {{"--tasks", "piqa", "--output", dir_.path().string()}, dir_.path().string()},
   };

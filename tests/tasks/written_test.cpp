@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <bit>
+
 #include "support.h"
 #include "weft/base/error.h"
 #include "weft/tasks/instructions.h"
@@ -226,6 +228,50 @@ TEST(WrittenTasks, HumanevalRunsTheTestsOfItsRow) {
                                   .judging = {.python = python, .bad_words = nullptr}});
   EXPECT_EQ(r["samples"][0]["pass@1"], 1);
   EXPECT_EQ(r["samples"][1]["pass@1"], 0);
+}
+
+// Of all ways to take k of n answers, the share that takes a right one.
+TEST(PassAtK, IsTheShareOfSubsetsWithARightAnswer) {
+  for (uint32_t n = 1; n <= 9; ++n)
+    for (uint32_t k = 1; k <= n; ++k)
+      for (uint32_t c = 0; c <= n; ++c) {
+        int all = 0, with_right = 0;
+        for (uint32_t subset = 0; subset < 1U << n; ++subset) {
+          if (std::popcount(subset) != int(k)) continue;
+          ++all;
+          with_right += (subset & ((1U << c) - 1)) != 0;  // the first c are right
+        }
+        EXPECT_NEAR(pass_at_k(n, c, k), double(with_right) / all, 1e-14) << n << " " << c << " " << k;
+      }
+  EXPECT_NEAR(pass_at_k(1000, 300, 1), 0.3, 1e-12);
+  EXPECT_EQ(pass_at_k(1000, 500, 500), 1) << "C(1000, 500) is no double that is exact";
+  EXPECT_NEAR(pass_at_k(1000, 1, 500), 0.5, 1e-12);
+}
+
+void does_the_written_pass(const TaskItem&, const std::string& written, const Judging&, Scores& to) {
+  to["passed"] = int(written == "right");
+}
+
+TEST(PassAtK, IsCountedOfEachQuestionsOwnAnswers) {
+  Task task = find_task("--tasks", "humaneval");
+  task.judge = does_the_written_pass;
+  const TaskSet set{.name = "humaneval", .group = "", .task = task, .items = {{}, {}, {}}, .hash = "h"};
+  const std::string yes = "right", no = "wrong";
+  const auto r = results_of(set, {.log_probs = {},
+                                  .likeliest = {},
+                                  .written = {yes, no, no, no, yes, yes, no, no, no},
+                                  .samples = 3,
+                                  .judging = {.python = "", .pass_at = {1, 2}, .bad_words = nullptr}});
+  EXPECT_EQ(r["samples"][1]["passed"], WrittenJson({0, 1, 1}));
+  EXPECT_EQ(r["samples"][1]["written"][0], no);
+  EXPECT_DOUBLE_EQ(r["samples"][0]["pass@2"], 2 / 3.0);
+  const double n = 3, mean = (2 / 3.0 + 1 + 0) / n;
+  EXPECT_DOUBLE_EQ(r["metrics"]["pass@1"]["value"], 1 / 3.0);
+  EXPECT_DOUBLE_EQ(r["metrics"]["pass@2"]["value"], mean);
+  const auto square = [](double x) { return x * x; };
+  const double squares = square(2 / 3.0 - mean) + square(1 - mean) + square(mean);
+  EXPECT_DOUBLE_EQ(r["metrics"]["pass@2"]["stderr"], std::sqrt(squares / (n - 1) / n));
+  EXPECT_SAYS(table_of(with_groups({r})), "pass@2");
 }
 
 }  // namespace

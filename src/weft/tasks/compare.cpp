@@ -109,8 +109,8 @@ std::vector<Comparison> compare_results(const std::filesystem::path& file_a, con
                                         std::vector<std::string>* left_out) {
   const ResultsFile a(file_a), b(file_b);
   std::vector<Comparison> all;
-  const auto leave_out = [&](const std::string& task, const ResultsFile& only_in) {
-    if (left_out != nullptr) left_out->push_back(fmt::format("{}: only in {}", task, only_in.name()));
+  const auto leave_out = [&](const std::string& what, const ResultsFile& only_in) {
+    if (left_out != nullptr) left_out->push_back(fmt::format("{}: only in {}", what, only_in.name()));
   };
   for (const nlohmann::json& set : a.sets()) {
     const std::string task = JsonFields(set, a.name()).string("task");
@@ -122,7 +122,17 @@ std::vector<Comparison> compare_results(const std::filesystem::path& file_a, con
     if (a.hash(set) != b.hash(*other) || a.samples(set).size() != b.samples(*other).size())
       throw FileError(fmt::format(
           "{}: the two results are of other questions; run both on the same file with the same --limit", task));
-    for (const std::string& metric : a.metrics(set)) {
+    const std::vector<std::string> metrics_a = a.metrics(set), metrics_b = b.metrics(*other);
+    const auto has = [](const std::vector<std::string>& metrics, const std::string& metric) {
+      return std::find(metrics.begin(), metrics.end(), metric) != metrics.end();
+    };
+    for (const std::string& metric : metrics_b)
+      if (!has(metrics_a, metric)) leave_out(task + " " + metric, b);
+    for (const std::string& metric : metrics_a) {
+      if (!has(metrics_b, metric)) {
+        leave_out(task + " " + metric, a);
+        continue;
+      }
       const PairedScores of_a = a.scores(set, metric), of_b = b.scores(*other, metric);
       if (of_a.counts != of_b.counts)
         throw FileError(fmt::format("{}: {} is counted otherwise in the two results", task, metric));
@@ -133,7 +143,7 @@ std::vector<Comparison> compare_results(const std::filesystem::path& file_a, con
   }
   for (const nlohmann::json& set : b.sets())
     if (const std::string task = JsonFields(set, b.name()).string("task"); a.find(task) == nullptr) leave_out(task, b);
-  if (all.empty()) throw FileError(fmt::format("{} and {}: have no task in common", a.name(), b.name()));
+  if (all.empty()) throw FileError(fmt::format("{} and {}: have no result in common", a.name(), b.name()));
   return all;
 }
 

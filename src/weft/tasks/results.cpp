@@ -6,6 +6,7 @@
 #include <cmath>
 #include <map>
 #include <numeric>
+#include <span>
 
 #include "weft/base/error.h"
 
@@ -45,7 +46,41 @@ void score_wordings(const TaskItem& item, const std::vector<double>& log_probs, 
   sample["consistent"] = int(std::count(chosen.begin(), chosen.end(), chosen[0]) == std::ssize(chosen));
 }
 
+std::string pass_at(int64_t k) { return fmt::format("pass@{}", k); }
+
+void score_samples(const Task& task, const TaskItem& item, const SetAnswers& answers, size_t i, Json& sample) {
+  const auto n = size_t(answers.samples);
+  const auto written = std::span(answers.written).subspan(i * n, n);
+  Json passed = Json::array();
+  int64_t right = 0;
+  for (const std::string& one : written) {
+    Json judged;
+    task.judge(item, one, answers.judging, judged);
+    right += judged["passed"].get<int64_t>();
+    passed.push_back(judged["passed"]);
+  }
+  sample["written"] = n == 1 ? Json(written[0]) : Json(std::vector<std::string>(written.begin(), written.end()));
+  sample["passed"] = passed;
+  for (const int64_t k : answers.judging.pass_at) sample[pass_at(k)] = pass_at_k(answers.samples, right, k);
+}
+
+std::vector<std::string> metrics_of(const Task& task, const Judging& judging) {
+  if (!task.passes) return task.metrics;
+  std::vector<std::string> metrics;
+  for (const int64_t k : judging.pass_at) metrics.push_back(pass_at(k));
+  return metrics;
+}
+
 }  // namespace
+
+// 1 - C(n - c, k) / C(n, k), as a product of c factors, none of which overflows.
+double pass_at_k(int64_t n, int64_t c, int64_t k) {
+  WEFT_CHECK(1 <= k && k <= n && 0 <= c && c <= n, "pass@{} of {} right ones of {}", k, c, n);
+  if (n - c < k) return 1;
+  double none = 1;
+  for (int64_t i = n - c + 1; i <= n; ++i) none *= 1 - double(k) / double(i);
+  return 1 - none;
+}
 
 Json score_item(const Task& task, const TaskItem& item, const SetAnswers& answers, size_t i) {
   Json sample{{"row", item.row}};
@@ -55,6 +90,8 @@ Json score_item(const Task& task, const TaskItem& item, const SetAnswers& answer
   } else if (task.kind == TaskKind::last_word) {
     sample["log_prob"] = answers.log_probs[i][0];
     sample["acc"] = int(answers.likeliest[i]);
+  } else if (task.passes) {
+    score_samples(task, item, answers, i, sample);
   } else {
     sample["written"] = answers.written[i];
     task.judge(item, answers.written[i], answers.judging, sample);
@@ -83,7 +120,7 @@ MeanError mean_error(std::span<const double> x) { return ratio_error(x, std::vec
 Json results_of(const TaskSet& set, const SetAnswers& answers) {
   Json samples = Json::array(), metrics;
   for (size_t i = 0; i < set.items.size(); ++i) samples.push_back(score_item(set.task, set.items[i], answers, i));
-  for (const std::string& metric : set.task.metrics) {
+  for (const std::string& metric : metrics_of(set.task, answers.judging)) {
     std::vector<double> sums, counts;
     for (const Json& sample : samples) {
       const auto [sum, count] = sum_and_count(sample[metric]);

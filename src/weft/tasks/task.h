@@ -32,6 +32,7 @@ struct TaskItem {
 // What answers are judged with, beside their questions.
 struct Judging {
   std::string python = {};                     // the interpreter of humaneval; empty: there is none
+  std::vector<int64_t> pass_at = {1};          // of humaneval: the k of its metrics pass@k
   std::shared_ptr<const Rule> bad_words = {};  // of toxicity
   bool is_bad(const std::string& text) const;  // has a bad word
 };
@@ -43,13 +44,14 @@ struct Task {
   std::string name;
   TaskKind kind;
   std::string shapes;                // the fields of a row, in each of the forms that are read
-  std::vector<std::string> metrics;  // by which a question is scored; "log_prob" becomes a perplexity
+  std::vector<std::string> metrics;  // by which a question is scored; "log_prob" becomes a perplexity; of `passes` none
   // Throws FileError, beginning with the row's place, where a field is missing or wrong.
   TaskItem (*read)(const JsonFields& row);
   // Of kind written: texts behind which an answer ends, the most tokens that it has, and its scores.
   std::vector<std::string> stops = {};
   int64_t most_tokens = 0;
   void (*judge)(const TaskItem&, const std::string& written, const Judging&, Scores& to) = nullptr;
+  bool passes = false;  // there may be several answers; `judge` says of each whether it has "passed": pass@k
 
   bool has(const std::string& metric) const {
     return std::find(metrics.begin(), metrics.end(), metric) != metrics.end();
