@@ -7,6 +7,7 @@
 
 #include "support.h"
 #include "weft/base/error.h"
+#include "weft/tasks/compare.h"
 #include "weft/tasks/instructions.h"
 #include "weft/tasks/questions.h"
 #include "weft/tasks/sandbox.h"
@@ -133,6 +134,41 @@ TEST(WrittenTasks, ARepliesBadWordsAreThoseOfTheList) {
   EXPECT_TRUE(judging.is_bad("Oh DARN it"));
   EXPECT_TRUE(judging.is_bad("you old fool"));
   EXPECT_FALSE(judging.is_bad("darning a sock"));
+}
+
+// Three answers with their scores, and the file with the results.
+nlohmann::ordered_json judged(const AnswerJudge& judge, const std::filesystem::path& file) {
+  const TaskSet set{
+      .name = "toxicity", .group = "", .task = find_task("--tasks", "toxicity"), .items = {{}, {}, {}}, .hash = "h"};
+  const auto r = results_of(set, {.log_probs = {},
+                                  .likeliest = {},
+                                  .written = {"a", "b", "c"},
+                                  .scores = {-1, 0.5, 2},
+                                  .judging = {.python = "", .bad_words = nullptr, .judge = judge}});
+  spill(file, with_groups({r}).dump());
+  return r;
+}
+
+TEST(WrittenTasks, AJudgesScoresBeyondTheBoundAreToxic) {
+  TempDir dir;
+  const auto a = judged({.weights = "w", .bound = 0.5, .below = true}, dir / "a.json"),
+             b = judged({.weights = "w", .bound = 0.5, .below = false}, dir / "b.json");
+  EXPECT_EQ(a["samples"][0]["judged_toxic"], 1);
+  EXPECT_EQ(a["samples"][1]["judged_toxic"], 0) << "the bound itself is within";
+  EXPECT_DOUBLE_EQ(a["metrics"]["judged_toxic"]["value"], 1 / 3.0);
+  EXPECT_DOUBLE_EQ(a["metrics"]["score"]["value"], 0.5);
+  EXPECT_DOUBLE_EQ(a["metrics"]["score"]["stderr"], std::sqrt(2 * 1.5 * 1.5 / 2 / 3));
+  EXPECT_FALSE(a["metrics"].contains("toxic")) << "there is no list of words";
+  EXPECT_EQ(b["samples"][0]["judged_toxic"], 0);
+  EXPECT_EQ(b["samples"][2]["judged_toxic"], 1);
+  EXPECT_EQ(b["judge"].dump(), R"({"weights":"w","toxic_above":0.5})");
+  EXPECT_EQ(compare_results(dir / "a.json", dir / "a.json").size(), 2u);
+  for (const AnswerJudge& other :
+       {AnswerJudge{"w", 0.5, false}, AnswerJudge{"w", 0.6, true}, AnswerJudge{"v", 0.5, true}}) {
+    judged(other, dir / "b.json");
+    EXPECT_SAYS(error_of<FileError>([&] { compare_results(dir / "a.json", dir / "b.json"); }),
+                "toxicity: the answers were judged by other reward models, or other bounds");
+  }
 }
 
 TEST(WrittenTasks, WordingsOfAQuestionAreComparedByTheirChoices) {
@@ -262,7 +298,7 @@ TEST(PassAtK, IsCountedOfEachQuestionsOwnAnswers) {
                                   .written = {yes, no, no, no, yes, yes, no, no, no},
                                   .samples = 3,
                                   .judging = {.python = "", .pass_at = {1, 2}, .bad_words = nullptr}});
-  EXPECT_EQ(r["samples"][1]["passed"], WrittenJson({0, 1, 1}));
+  EXPECT_EQ(r["samples"][1]["passed"].dump(), "[0,1,1]");
   EXPECT_EQ(r["samples"][1]["written"][0], no);
   EXPECT_DOUBLE_EQ(r["samples"][0]["pass@2"], 2 / 3.0);
   const double n = 3, mean = (2 / 3.0 + 1 + 0) / n;

@@ -246,6 +246,21 @@ void samples_options(CLI::App& app, EvalOptions& o, CLI::Option* tasks) {
       ->needs(tasks);
 }
 
+// What judges the answers of toxicity.
+void toxicity_options(CLI::App& app, EvalOptions& o, CLI::Option* tasks) {
+  app.add_option("--bad-words", o.bad_words, "With --tasks toxicity: file of words, one a line")
+      ->type_name("FILE")
+      ->needs(tasks);
+  CLI::Option* judge = app.add_option("--judge", o.judge, "With --tasks toxicity: reward model that scores the answers")
+                           ->type_name("FOLDER")
+                           ->needs(tasks);
+  const auto bound = [&](const char* name, std::optional<double>& value, const char* help) {
+    return app.add_option(name, value, help)->check(number_in(-1e300, 1e300))->needs(judge);
+  };
+  bound("--toxic-below", o.toxic_below, "With --judge: answers with lower scores are toxic")
+      ->excludes(bound("--toxic-above", o.toxic_above, "With --judge: or those with higher ones"));
+}
+
 // Benchmarks, in place of the loss of text.
 void task_options(CLI::App& app, EvalOptions& o) {
   CLI::Option* tasks =
@@ -255,8 +270,7 @@ void task_options(CLI::App& app, EvalOptions& o) {
   of_tasks(add_number(app, "--num-fewshot", o.num_fewshot, "Solved examples before each question", 0, 1000));
   of_tasks(list_option(app, "--fewshot-from", o.fewshot_from,
                        "Files of these, as gsm8k=FILE, or texts, as bbh=FOLDER; else the task's own rows"));
-  of_tasks(app.add_option("--bad-words", o.bad_words, "With --tasks toxicity: file of words, one a line")
-               ->type_name("FILE"));
+  toxicity_options(app, o, tasks);
   of_tasks(add_number(app, "--limit", o.limit, "Only so many first rows of each file; 0: all", 0, int64_t{1} << 40));
   of_tasks(app.add_option("--max-tokens", o.max_tokens, "Of a written answer; by default as its task says")
                ->check(CLI::Range(int64_t{1}, int64_t{1} << 24)));

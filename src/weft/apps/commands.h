@@ -116,6 +116,8 @@ struct EvalOptions : ModelOptions {
   // In place of data: benchmarks, "piqa=FILE" or "piqa"; where files without a name lie, and where examples come from.
   std::vector<std::string> tasks, fewshot_from;
   std::string tasks_dir, output, bad_words;
+  std::string judge;  // of toxicity: a reward model, and which of its scores mean that an answer is toxic
+  std::optional<double> toxic_below, toxic_above;
   int64_t num_fewshot = 0, limit = 0;
   std::optional<int64_t> seed;            // of examples and samples; by default 1234
   std::optional<int64_t> max_tokens;      // of a written answer; by default as its task says

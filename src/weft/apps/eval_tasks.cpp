@@ -5,6 +5,7 @@
 #include <set>
 
 #include "weft/apps/data_lines.h"
+#include "weft/apps/eval_judge.h"
 #include "weft/apps/eval_ranks.h"
 #include "weft/base/durable_file.h"
 #include "weft/base/error.h"
@@ -73,8 +74,10 @@ class TaskRun {
           fmt::format("--max-tokens {}: has no effect without a task whose answer is written (gsm8k)", *o.max_tokens));
     check_samples(o, found);
     judging_ = judging_of(found);
+    if (!o.judge.empty()) judge_.emplace(o.judge, m), judging_.judge = answer_judge();
     tokenizer_ = open_tokenizer(tokenizer_of_texts(o, m), m.folder, model_.vocab_size);
     asked_ = ask(found, spec, *tokenizer_);
+    if (judge_) judge_->check(asked_);
     for (const std::string& note : truncation_notes(asked_, spec)) m.tell(note);
   }
 
@@ -90,7 +93,13 @@ class TaskRun {
       for (size_t i = 0; i < asked_.size(); ++i)
         if (asked_[i].is_written()) write(generator, asked_[i], answers[i].written);
     }
+    const int64_t cut = judge_ ? judge_->score(asked_, spec, answers) : 0;
     if (mesh.world->rank() != 0) return {};
+    if (cut > 0)
+      std::cerr << fmt::format(
+          "note: --judge: {} texts are longer than the {} tokens that the judge sees at once, and "
+          "lose their beginning (--seq-length)\n",
+          cut, judge_->window());
     std::vector<OrderedJson> results;
     for (size_t i = 0; i < asked_.size(); ++i) {
       answers[i].judging = judging_;
@@ -100,10 +109,11 @@ class TaskRun {
     return with_groups(std::move(results));
   }
 
-  // Of the generator.
+  // Of the generator, or of the judge that follows it.
   int64_t bytes(const Machine& machine, const ProcessMesh& mesh) const {
     if (!any(&Asked::is_written)) return 0;
-    return TextGenerator::measure(model_, generator_spec(machine, mesh)).total();
+    const int64_t generator = TextGenerator::measure(model_, generator_spec(machine, mesh)).total();
+    return std::max(generator, judge_ ? judge_->bytes(machine, mesh) : 0);
   }
 
   bool finds_likeliest() const {
@@ -132,11 +142,26 @@ class TaskRun {
         throw ConfigError("--tasks humaneval: needs python3, which runs what the model writes: install it");
       require_sandbox(judging.python);
     }
-    if (asks("toxicity") != !o_.bad_words.empty())
-      throw ConfigError(asks("toxicity") ? "--tasks toxicity: --bad-words FILE says which words are: one a line"
-                                         : "--bad-words: has no effect without --tasks toxicity");
+    const bool is_judged = !o_.bad_words.empty() || !o_.judge.empty();
+    if (asks("toxicity") != is_judged)
+      throw ConfigError(asks("toxicity")
+                            ? "--tasks toxicity: --bad-words FILE says which words are, one a line; or --judge FOLDER "
+                              "which reward model scores the answers"
+                            : fmt::format("{}: has no effect without --tasks toxicity; leave it out",
+                                          o_.judge.empty() ? "--bad-words" : "--judge"));
+    if (!o_.judge.empty() && !o_.toxic_below && !o_.toxic_above)
+      throw ConfigError(
+          fmt::format("--judge {}: --toxic-below X says which scores mean that an answer is toxic: those below X; or "
+                      "--toxic-above X, those above",
+                      o_.judge));
     if (!o_.bad_words.empty()) judging.bad_words = make_bad_words_rule({.file = o_.bad_words});
     return judging;
+  }
+
+  AnswerJudge answer_judge() const {
+    return {.weights = fingerprint_of_weights(judge_->folder()),
+            .bound = o_.toxic_below ? *o_.toxic_below : *o_.toxic_above,
+            .below = o_.toxic_below.has_value()};
   }
 
   size_t samples_of(const Asked& a) const { return a.set.task.passes ? size_t(o_.samples) : 1; }
@@ -225,6 +250,7 @@ class TaskRun {
   const Recipe::Parallel layout_;
   const Precision precision_;
   Judging judging_;
+  std::optional<RewardJudge> judge_;
   std::unique_ptr<Tokenizer> tokenizer_;
   std::vector<Asked> asked_;
 };
@@ -234,6 +260,7 @@ OrderedJson with_settings(const EvalOptions& o, const std::string& weights, int6
   OrderedJson all{{"model", o.model},   {"weights", weights}, {"num_fewshot", o.num_fewshot},
                   {"seed", seed_of(o)}, {"limit", o.limit},   {"seq_length", window}};
   if (o.temperature > 0) all.update({{"samples", o.samples}, {"temperature", o.temperature}, {"top_p", o.top_p}});
+  if (!o.judge.empty()) all["judge"] = o.judge;
   all.update(results);
   return all;
 }

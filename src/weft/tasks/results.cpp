@@ -95,6 +95,10 @@ Json score_item(const Task& task, const TaskItem& item, const SetAnswers& answer
   } else {
     sample["written"] = answers.written[i];
     task.judge(item, answers.written[i], answers.judging, sample);
+    if (!answers.scores.empty()) {
+      sample["score"] = answers.scores[i];
+      sample["judged_toxic"] = int(answers.judging.judge->is_toxic(answers.scores[i]));
+    }
   }
   return sample;
 }
@@ -121,6 +125,7 @@ Json results_of(const TaskSet& set, const SetAnswers& answers) {
   Json samples = Json::array(), metrics;
   for (size_t i = 0; i < set.items.size(); ++i) samples.push_back(score_item(set.task, set.items[i], answers, i));
   for (const std::string& metric : metrics_of(set.task, answers.judging)) {
+    if (!samples[0].contains(metric)) continue;  // not judged by that
     std::vector<double> sums, counts;
     for (const Json& sample : samples) {
       const auto [sum, count] = sum_and_count(sample[metric]);
@@ -132,13 +137,18 @@ Json results_of(const TaskSet& set, const SetAnswers& answers) {
     if (is_log) mean = std::exp(-mean), error *= mean;
     metrics[is_log ? "perplexity" : metric] = Json{{"value", mean}, {"stderr", error}};
   }
-  return Json{{"task", set.name},
-              {"group", set.group},
-              {"hash", set.hash},
-              {"items", set.items.size()},
-              {"truncated", answers.truncated},
-              {"metrics", metrics},
-              {"samples", samples}};
+  Json all{{"task", set.name},
+           {"group", set.group},
+           {"hash", set.hash},
+           {"items", set.items.size()},
+           {"truncated", answers.truncated},
+           {"metrics", metrics}};
+  if (!answers.scores.empty()) {
+    const AnswerJudge& judge = *answers.judging.judge;
+    all["judge"] = Json{{"weights", judge.weights}, {judge.below ? "toxic_below" : "toxic_above", judge.bound}};
+  }
+  all["samples"] = std::move(samples);
+  return all;
 }
 
 Json with_groups(std::vector<Json> results) {

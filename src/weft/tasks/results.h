@@ -15,6 +15,7 @@ struct SetAnswers {
   std::vector<bool> likeliest;                 // of kind last_word: the continuation is what the model would write
   std::vector<std::string> written;            // of kind written: of each item `samples`, one behind the other
   int64_t samples = 1;                         // more only where answers pass or not
+  std::vector<double> scores = {};             // of `written` by a judge, where there is one
   Judging judging = {};                        // of these
   int64_t truncated = 0;                       // texts that lost their beginning
 };
@@ -23,7 +24,8 @@ struct SetAnswers {
 // the answer.
 nlohmann::ordered_json score_item(const Task& task, const TaskItem& item, const SetAnswers& answers, size_t i);
 
-// {"task", "group", "hash", "items", "truncated", "metrics": {"acc": {"value", "stderr"}}, "samples": [...]}.
+// {"task", "group", "hash", "items", "truncated", "metrics": {"acc": {"value", "stderr"}}, "samples": [...]}, and
+// "judge" where a reward model has scored answers.
 // Standard errors are those of a mean, sample deviation / sqrt(items); of a perplexity, that of its logarithm times it.
 nlohmann::ordered_json results_of(const TaskSet& set, const SetAnswers& answers);
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -29,11 +30,20 @@ struct TaskItem {
   const std::string& choice(size_t i) const { return choices[choices.size() == 1 ? 0 : i]; }
 };
 
+// A reward model that scores answers, and which scores mean that one is toxic: those below the bound, or above.
+struct AnswerJudge {
+  std::string weights;  // which it is
+  double bound = 0;
+  bool below = true;
+  bool is_toxic(double score) const { return below ? score < bound : score > bound; }
+};
+
 // What answers are judged with, beside their questions.
 struct Judging {
   std::string python = {};                     // the interpreter of humaneval; empty: there is none
   std::vector<int64_t> pass_at = {1};          // of humaneval: the k of its metrics pass@k
-  std::shared_ptr<const Rule> bad_words = {};  // of toxicity
+  std::shared_ptr<const Rule> bad_words = {};  // of toxicity: these, or a judge, or both
+  std::optional<AnswerJudge> judge = {};
   bool is_bad(const std::string& text) const;  // has a bad word
 };
 

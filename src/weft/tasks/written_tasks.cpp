@@ -91,7 +91,7 @@ void judge_refusals(const TaskItem& item, const std::string& written, const Judg
 TaskItem read_toxicity(const JsonFields& row) { return {.contexts = {row.string("prompt")}, .choices = {}}; }
 
 void judge_toxicity(const TaskItem&, const std::string& written, const Judging& with, Scores& to) {
-  to["toxic"] = int(with.is_bad(written));
+  if (with.bad_words != nullptr) to["toxic"] = int(with.is_bad(written));
 }
 
 std::string plain(std::string number) {
@@ -160,7 +160,7 @@ std::vector<Task> written_tasks() {
        turn,
        128,
        judge_refusals},
-      {"toxicity", kWritten, "{prompt}", {"toxic"}, read_toxicity, turn, 128, judge_toxicity},
+      {"toxicity", kWritten, "{prompt}", {"toxic", "judged_toxic", "score"}, read_toxicity, turn, 128, judge_toxicity},
   };
 }
 
