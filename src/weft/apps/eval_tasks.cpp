@@ -192,7 +192,7 @@ class TaskRun {
         if (token == end_of_document) return TextEnds::before_token;
         Tokens& tokens = so_far[prompt];
         tokens.push_back(token);
-        const std::string text = text_of(tokens);
+        const std::string text = text_behind(prompts[size_t(prompt)], tokens);
         const bool stop = std::any_of(stops.begin(), stops.end(), [&](auto& s) { return text.find(s) != text.npos; });
         return stop ? TextEnds::with_token : TextEnds::no;
       };
@@ -202,15 +202,25 @@ class TaskRun {
       };
       const GenerateRequest request{
           .prompts = prompts, .how = how, .max_tokens = a.most_written, .ends = ends, .number = number};
-      for (const Tokens& tokens : generate_texts(generator, request)) {
-        std::string text = text_of(tokens);
+      const std::vector<Tokens> texts = generate_texts(generator, request);
+      for (size_t i = 0; i < texts.size(); ++i) {
+        std::string text = text_behind(prompts[i], texts[i]);
         for (const std::string& stop : stops) text.erase(std::min(text.find(stop), text.size()));
         written.push_back(std::move(text));
       }
     });
   }
 
-  std::string text_of(const Tokens& tokens) const { return tokenizer_->decode(tokens, Tokenizer::Specials::kShown); }
+  // Beside the end of the prompt: alone, a text loses the blank that it begins with by the rules of some tokenizers.
+  std::string text_behind(const Tokens& prompt, const Tokens& tokens) const {
+    constexpr size_t kEnough = 8;
+    const auto decoded = [&](const Tokens& ids) { return tokenizer_->decode(ids, Tokenizer::Specials::kShown); };
+    Tokens all(prompt.end() - int64_t(std::min(kEnough, prompt.size())), prompt.end());
+    const std::string before = decoded(all);
+    all.insert(all.end(), tokens.begin(), tokens.end());
+    const std::string text = decoded(all);
+    return text.starts_with(before) ? text.substr(before.size()) : decoded(tokens);
+  }
 
   // The prompts' tokens of each batch, on each rank of dp; those of unequal lengths once.
   std::vector<std::vector<int64_t>> batches() const {
