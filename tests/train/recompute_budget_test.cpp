@@ -37,6 +37,8 @@ class BudgetedRun : public ::testing::Test {
     const fs::path plain = dir_ / fmt::format("run{}", runs_++), budgeted = dir_ / fmt::format("run{}", runs_++);
     const Recipe keeps = recipe_of(model, plain, layout);
     const Recipe chosen = with_budget(recipe_of(model, budgeted, layout), 3);
+    const std::vector<BlockRecompute> again = plan_run(chosen, *machine_for(chosen).workspace_model).recompute.blocks;
+    EXPECT_NE(again, std::vector<BlockRecompute>(again.size(), BlockRecompute::none));
     testing::train(keeps, machine_for(keeps));
     testing::train(chosen, machine_for(chosen));
     ASSERT_FALSE(bits_of(plain).empty());
@@ -75,6 +77,8 @@ TEST_F(BudgetedRunSlow, HasTheBitsOfARunThatKeepsAllOnMoreLayouts) {
         if (layout[0] == "adapter.kind=lora") all.push_back("model.init=pretrained");
         expect_same_bits(model, all);
       }
+  expect_same_bits("mixtral", {"parallel.dp=2", "parallel.ep=2"});
+  expect_same_bits("deepseek-v3-bias", {"parallel.dp=2", "parallel.ep=2", "parallel.tp=2", "train.precision=bf16"});
 }
 
 // The budget of a run may change; nothing that is trained depends on it.
