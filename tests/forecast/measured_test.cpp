@@ -200,7 +200,7 @@ TEST(MeasuredMachine, CollectivesTakeWhatWasMeasuredAndNothingHidesThem) {
   c.program = {{"tp_exposed", 0.5}};  // but what the file says of the program holds
   EXPECT_NEAR(forecast_here(local_recipe(1, 2, 1), c).step.exposed_s.at("tp") /
                   forecast_here(local_recipe(1, 2, 1), synthetic_machine()).step.exposed_s.at("tp"),
-              0.5, 1e-9);
+              0.5, 1e-3);  // all but what the end of a step sends
 }
 
 TEST(MeasuredMachine, FasterOpsNeverMakeAStepSlower) {
@@ -273,7 +273,7 @@ TEST(MeasuredFile, WhatContradictsItselfIsRefusedWithItsPlace) {
       std::string::npos);
   EXPECT_NE(refusal_with("[[measured]]", "[program]\ntp_exposd = 1\n[[measured]]").find("the nearest is tp_exposed"),
             std::string::npos);
-  EXPECT_NE(refusal_with("dtypes = \"f32\"", "dtype = \"f32\"").find("there is no key \"dtype\""), std::string::npos);
+  EXPECT_NE(refusal_with("dtypes = \"f32\"", "dtype = \"f32\"").find("the nearest is dtypes"), std::string::npos);
 }
 
 }  // namespace
