@@ -17,7 +17,7 @@ using testing::weft;
 
 // As little as can be: a moment.
 Finished measure_little(const std::string& out, std::vector<std::string> more = {}) {
-  std::vector<std::string> args{"bench",     "machine",     "--ranks",         "1,2",   "--tokens=16",
+  std::vector<std::string> args{"bench",     "machine",     "--ranks",         "2",     "--tokens=16",
                                 "--iters=1", "--threads=1", "--precision=f32", "--out", out};
   args.insert(args.end(), more.begin(), more.end());
   return weft(args);
@@ -42,10 +42,9 @@ TEST(BenchMachine, WritesAFileByWhichAStepIsForecastOpByOp) {
   ASSERT_EQ(f.status, 0) << f.err;
   EXPECT_SAYS(f.err, "2 ranks of 1 thread: collectives and messages of 2 ranks");
   const ClusterSpec c = read_cluster(file);
-  ASSERT_EQ(c.measured.size(), 2u);
+  ASSERT_EQ(c.measured.size(), 1u);
   EXPECT_EQ(c.devices_per_node, 2);
-  EXPECT_TRUE(c.measured[0].collectives.empty());
-  EXPECT_EQ(c.measured[1].collectives.size(), 4u);
+  EXPECT_EQ(c.measured[0].collectives.size(), 4u);
   EXPECT_GT(c.measured[0].best_rate("f32"), 1e6);
   std::vector<std::string> args = small_recipe({"parallel.dp=2", "--cluster", file, "--iters=1", "--json"});
   args.insert(args.begin(), {"bench", "forecast"});

@@ -58,9 +58,9 @@ TEST(MeasureRates, AreFlopsByTheMeanTimeOfTheRanksWhateverTheShape) {
         for (const double k : g.k)
           EXPECT_NEAR(g.of(m, n, k) / (2 * m * n * k * experts / (1.5 * kTick)), 1, 1e-9) << g.op;
   }
-  const RateGrid& attention = grids[5];  // one sequence of 64 tokens, 8 heads
+  const RateGrid& attention = grids[5];  // one sequence of 64 tokens, 4 heads
   EXPECT_EQ(attention.op, "attention");
-  EXPECT_NEAR(attention.of(1, 64, 32) / (4.0 * 32 * 8 * (64 * 65 / 2) / (1.5 * kTick)), 1, 1e-9);
+  EXPECT_NEAR(attention.of(1, 64, 32) / (4.0 * 32 * 4 * (64 * 65 / 2) / (1.5 * kTick)), 1, 1e-9);
   EXPECT_NEAR(grids[6].of(1, 64, 128) / attention.of(1, 64, 128), 2, 1e-9);  // backward has twice the flops
 }
 

@@ -12,13 +12,14 @@
 namespace weft {
 namespace {
 
-constexpr int64_t kOutOfCache = int64_t{1} << 25;  // bytes of operands that repetitions go through in turn, so that a
+constexpr int64_t kOutOfCache = int64_t{1} << 24;  // bytes of operands that repetitions go through in turn, so that a
 constexpr int64_t kMostCopies = 8;                 // core's own cache has lost them
 constexpr double kLongEnough = 2e-3, kLongEnoughCrowded = 20e-3;  // of all repetitions; crowded: many turns of a core
+constexpr double kTooLong = 20;                                   // times so long: a second repetition is enough
 constexpr int64_t kMostRepetitions = 2000;
-constexpr double kExperts = 4, kHeads = 8;
+constexpr double kExperts = 4, kHeads = 4;
 const std::vector<double> kProductSizes{16, 64, 256, 768, 2048}, kExpertRows{16, 64, 256},
-    kExpertWidths{128, 512, 1536}, kSequences{64, 256, 1024, 4096}, kHeadWidths{32, 64, 128};
+    kExpertWidths{128, 512, 1536}, kSequences{64, 256, 1024, 2048}, kHeadWidths{32, 64, 128};
 
 std::vector<double> up_to(std::vector<double> sizes, double most) {
   std::erase_if(sizes, [&](double s) { return s > most && s > sizes.front(); });
@@ -32,16 +33,13 @@ class OpTimer {
 
   // `make(arena)` makes the op with its operands in an arena, which may only count.
   template <class Make>
-  double seconds_of(const Make& make) const {
+  double seconds_of(const Make& make) {
     const Machine& machine = rank_.machine;
     Arena counted("operands");
     make(counted);
     const int64_t bytes = counted.peak() + kArenaAlignment;
     const int64_t copies = std::clamp<int64_t>(kOutOfCache / bytes, 1, kMostCopies);
-    Arena arena("operands", bytes * copies, machine.memory);
-    fill_with_ordinary_numbers(static_cast<std::byte*>(arena.alloc(DType::u8, {bytes * copies}).data),
-                               size_t(bytes * copies));
-    arena.rewind();
+    Arena& arena = filled_arena(bytes * copies);
     std::vector<decltype(make(arena))> ops;
     for (int64_t i = 0; i < copies; ++i) ops.push_back(make(arena));
     Arena workspace("workspace", machine.workspace_model->of(ops[0]), machine.memory);
@@ -54,14 +52,14 @@ class OpTimer {
       backend->run(ops[size_t(i % copies)]);
       const double end = rank_.now_s();
       took.push_back(end - start);
-      if (i + 1 >= rank_.iters && end - began >= enough) break;
+      if (end - began >= (i + 1 >= rank_.iters ? enough : kTooLong * enough) && i > 0) break;
     }
     return typical_s(std::move(took), rank_.crowded);
   }
 
   // A grid whose point (m, n, k) is what `make(m, n, k)` makes in an arena.
   template <class Make>
-  RateGrid grid(RateGrid grid, const Make& make) const {
+  RateGrid grid(RateGrid grid, const Make& make) {
     barrier(*rank_.mesh.world);
     for (const double m : grid.m)
       for (const double n : grid.n)
@@ -75,6 +73,14 @@ class OpTimer {
   }
 
  private:
+  // Empty, with so many bytes of ordinary numbers. The same memory each time: to get new is slow.
+  Arena& filled_arena(int64_t bytes) {
+    if (!arena_ || arena_->capacity() < bytes) arena_.emplace("operands", bytes, rank_.machine.memory);
+    arena_->rewind();
+    fill_with_ordinary_numbers(static_cast<std::byte*>(arena_->alloc(DType::u8, {bytes}).data), size_t(bytes));
+    arena_->rewind();
+    return *arena_;
+  }
   // Of the times that they took, of which these are the inverse.
   void mean_of_ranks(std::vector<double>& rates) const {
     Communicator& world = *rank_.mesh.world;
@@ -83,6 +89,7 @@ class OpTimer {
     for (double& r : rates) r = world.size() / r;
   }
   const MeasuringRank& rank_;
+  std::optional<Arena> arena_;
 };
 
 void write_offsets(const Tensor& offsets, int64_t rows) {
@@ -90,7 +97,7 @@ void write_offsets(const Tensor& offsets, int64_t rows) {
   for (int64_t i = 0; i < offsets.rows(); ++i) offsets.as<int32_t>()[i] = int32_t(i * rows);
 }
 
-RateGrid product_grid(const OpTimer& timer, const Precision& p, const std::string& form, double most) {
+RateGrid product_grid(OpTimer& timer, const Precision& p, const std::string& form, double most) {
   const auto sizes = up_to(kProductSizes, most);
   const bool turned_a = form[0] == 't', turned_b = form[1] == 't';
   return timer.grid({.op = "matmul",
@@ -113,7 +120,7 @@ RateGrid product_grid(const OpTimer& timer, const Precision& p, const std::strin
                     });
 }
 
-RateGrid expert_grid(const OpTimer& timer, const Precision& p, double most) {
+RateGrid expert_grid(OpTimer& timer, const Precision& p, double most) {
   const auto widths = up_to(kExpertWidths, most);
   return timer.grid({.op = "grouped_matmul",
                      .dtype = std::string(name_of(p.compute)),
@@ -133,7 +140,7 @@ RateGrid expert_grid(const OpTimer& timer, const Precision& p, double most) {
                     });
 }
 
-RateGrid expert_gradient_grid(const OpTimer& timer, const Precision& p, double most) {
+RateGrid expert_gradient_grid(OpTimer& timer, const Precision& p, double most) {
   const auto widths = up_to(kExpertWidths, most);
   return timer.grid({.op = "grouped_weight_grad",
                      .dtype = std::string(name_of(p.compute)),
@@ -175,7 +182,7 @@ struct AttentionCase {
   }
 };
 
-std::vector<RateGrid> attention_grids(const OpTimer& timer, const Precision& p, int64_t most) {
+std::vector<RateGrid> attention_grids(OpTimer& timer, const Precision& p, int64_t most) {
   const auto lengths = up_to(kSequences, 2 * double(most));
   const RateGrid plain{.op = "attention",
                        .dtype = std::string(name_of(p.compute)),
@@ -220,7 +227,7 @@ double typical_s(std::vector<double> seconds, bool crowded) {
 }
 
 std::vector<RateGrid> measure_rates(const MeasuringRank& rank, const Precision& precision) {
-  const OpTimer timer(rank);
+  OpTimer timer(rank);
   const auto most = double(rank.most_tokens);
   std::vector<RateGrid> grids;
   for (const char* form : {"nt", "nn", "tn"}) grids.push_back(product_grid(timer, precision, form, most));

@@ -12,7 +12,8 @@
 namespace weft {
 namespace {
 
-constexpr int64_t kMostSteps = 5;  // that are timed; a few, as each has many ops
+constexpr int64_t kMostSteps = 3;         // that are timed; a few, as each has many ops
+constexpr int64_t kTokensForGaps = 1024;  // of a step, at most: in a longer one what lies between ops is lost in noise
 
 // Ops alike in a step.
 using OpKey = std::tuple<std::string, std::string, double>;  // name, types, bytes
@@ -52,14 +53,14 @@ nlohmann::json config_json(const TimedModel& m) {
   const int64_t heads = heads_of(m), head = m.width / heads, inner = m.width * 8 / 3 / 16 * 16;
   if (std::string_view(m.family) == "gpt2")
     return {{"model_type", "gpt2"},
-            {"n_layer", 2},
+            {"n_layer", 1},
             {"n_head", heads},
             {"n_embd", m.width},
             {"n_positions", m.tokens},
             {"vocab_size", m.vocabulary},
             {"activation_function", "gelu_new"}};
   nlohmann::json json{{"model_type", m.family}, {"hidden_size", m.width},       {"intermediate_size", inner},
-                      {"num_hidden_layers", 2}, {"num_attention_heads", heads}, {"num_key_value_heads", heads / 2},
+                      {"num_hidden_layers", 1}, {"num_attention_heads", heads}, {"num_key_value_heads", heads / 2},
                       {"head_dim", head},       {"vocab_size", m.vocabulary},   {"max_position_embeddings", m.tokens},
                       {"rms_norm_eps", 1e-5},   {"hidden_act", "silu"},         {"tie_word_embeddings", false}};
   if (std::string_view(m.family) == "mixtral")
@@ -100,7 +101,8 @@ Recipe recipe_of(const TimedModel& model, PrecisionChoice precision) {
   recipe.data.train = {"synthetic"};
   recipe.train.seq_length = length_of(model);
   recipe.train.micro_batch_size = model.tokens / recipe.train.seq_length;
-  recipe.train.global_batch_size = 2 * recipe.train.micro_batch_size * model.dp;
+  const int64_t micro_batches = model.tokens <= kTokensForGaps / 2 ? 2 : 1;
+  recipe.train.global_batch_size = micro_batches * recipe.train.micro_batch_size * model.dp;
   recipe.parallel.tp = model.tp;
   recipe.parallel.cp = model.cp;
   recipe.parallel.dp = model.dp;
@@ -118,6 +120,7 @@ HfConfig config_of(const TimedModel& model) {
 
 StepTimes measure_steps(const MeasuringRank& rank, const Recipe& recipe, const HfConfig& config) {
   const bool alone = mesh_sizes_of(recipe).world() == 1;
+  const bool has_gaps = alone && recipe.train.global_batch_size * recipe.train.seq_length <= kTokensForGaps;
   const int number = alone ? 0 : rank.mesh.world->rank();
   BenchRun run(recipe, rank.machine, plan_run(recipe, config, *rank.machine.workspace_model, number),
                alone ? single_mesh() : rank.mesh);
@@ -130,7 +133,7 @@ StepTimes measure_steps(const MeasuringRank& rank, const Recipe& recipe, const H
   for (int64_t i = 0; i < std::min(rank.iters, kMostSteps); ++i) {
     barrier(*rank.mesh.world);
     const double began = rank.now_s();
-    run.step(run.rank.backend);
+    if (has_gaps) run.step(run.rank.backend);
     whole.push_back(rank.now_s() - began);
     barrier(*rank.mesh.world);
     run.step(clock);
@@ -150,7 +153,7 @@ StepTimes measure_steps(const MeasuringRank& rank, const Recipe& recipe, const H
                          .bytes = std::get<2>(key),
                          .seconds = typical_s(std::move(each), rank.crowded)});
   const double gaps = typical_s(std::move(whole), rank.crowded) - typical_s(std::move(in_ops), rank.crowded);
-  if (alone) times.gap_s = std::max(0.0, gaps) / double(count);
+  if (has_gaps) times.gap_s = std::max(0.0, gaps) / double(count);
   return times;
 }
 
