@@ -68,9 +68,10 @@ Recipe recipe_to_choose_for(Recipe recipe, const RunPlan& run) {
   return recipe;
 }
 
-RecomputeChoice::Stage summary_of(const StepSpec& step, const ModelFlops& flops, const BlockLevels& levels) {
-  RecomputeChoice::Stage s;
-  for (const ModelPart& part : step.model.parts) {
+// Adds up what the blocks of a stage do.
+void summarize(const std::vector<ModelPart>& parts, const ModelFlops& flops, const BlockLevels& levels,
+               RecomputeChoice::Stage& s) {
+  for (const ModelPart& part : parts) {
     s.flops += (part.embedding ? flops.embedding : 0) + (part.head ? flops.head : 0);
     for (int64_t l = part.blocks.first; l < part.blocks.end(); ++l) {
       const auto level = size_t(levels[size_t(l)]);
@@ -80,14 +81,13 @@ RecomputeChoice::Stage summary_of(const StepSpec& step, const ModelFlops& flops,
       s.again += of_block[level] - of_block[0];
     }
   }
-  return s;
 }
 
 // A stage that runs as the one before it does the same.
 void repeat_stage(const StepSpec& before, const StepSpec& now, RecomputeChoice& choice) {
   const Run from = before.model.parts[0].blocks, to = now.model.parts[0].blocks;
   for (int64_t i = 0; i < to.count; ++i) choice.blocks[size_t(to.first + i)] = choice.blocks[size_t(from.first + i)];
-  choice.stages.push_back(RecomputeChoice::Stage(choice.stages.back()));
+  choice.stages.back().bytes = choice.stages[choice.stages.size() - 2].bytes;
 }
 
 // Other values of settings that leave what is learnt as it is, but for rounding.
@@ -158,16 +158,16 @@ void settle_recompute(const Recipe& given, RunPlan& run, const WorkspaceModel& w
   for (int stage = 0; stage < int(recipe.parallel.pp); ++stage) {
     std::vector<StepSpec> steps = steps_of_stage(recipe, run, stage);
     const StepSpec step = steps[0];
+    RecomputeChoice::Stage& now = choice.stages.emplace_back();
     if (before && runs_alike(run.model, *before, step)) {
       repeat_stage(*before, step, choice);
     } else {
-      const int64_t bytes =
-          RecomputeStage(run, std::move(steps), flops.blocks, workspace).choose(*budget, choice.blocks);
-      choice.stages.push_back(summary_of(step, flops, choice.blocks));
-      choice.stages.back().bytes = bytes;
+      RecomputeStage of(run, std::move(steps), workspace);
+      now.bytes = of.choose(*budget, flops.blocks, choice.blocks);
     }
+    summarize(step.model.parts, flops, choice.blocks, now);
     before = step;
-    if (choice.stages.back().bytes > choice.stages[size_t(fullest)].bytes) fullest = stage;
+    if (now.bytes > choice.stages[size_t(fullest)].bytes) fullest = stage;
   }
   if (const int64_t most = choice.stages[size_t(fullest)].bytes; most > *budget)
     refuse_budget(given, run, fullest, most, workspace);
@@ -177,13 +177,18 @@ void settle_recompute(const Recipe& given, RunPlan& run, const WorkspaceModel& w
 
 RecomputeRange recompute_range(const Recipe& given, const RunPlan& run, const WorkspaceModel& workspace) {
   const Recipe recipe = recipe_to_choose_for(given, run);
-  const ModelFlops flops = flops_of_model(run, workspace);
   RecomputeRange range;
+  std::optional<StepSpec> before;
   for (int stage = 0; stage < int(recipe.parallel.pp); ++stage) {
-    RecomputeStage of(run, steps_of_stage(recipe, run, stage), flops.blocks, workspace);
-    BlockLevels levels(size_t(run.model.num_layers), BlockRecompute::none);
-    range.most = std::max(range.most, of.keeping_all());
-    range.least = std::max(range.least, of.least(levels));
+    std::vector<StepSpec> steps = steps_of_stage(recipe, run, stage);
+    const StepSpec step = steps[0];
+    if (!before || !runs_alike(run.model, *before, step)) {
+      RecomputeStage of(run, std::move(steps), workspace);
+      BlockLevels levels(size_t(run.model.num_layers), BlockRecompute::none);
+      range.most = std::max(range.most, of.keeping_all());
+      range.least = std::max(range.least, of.least(levels));
+    }
+    before = step;
   }
   return range;
 }

@@ -24,9 +24,8 @@ bool has_dgrads_apart(const Schedule& schedule, int chunk) {
 
 }  // namespace
 
-RecomputeStage::RecomputeStage(const RunPlan& run, std::vector<StepSpec> steps, const BlockFlops& flops,
-                               const WorkspaceModel& workspace)
-    : run_(run), steps_(std::move(steps)), flops_(flops), workspace_(workspace) {
+RecomputeStage::RecomputeStage(const RunPlan& run, std::vector<StepSpec> steps, const WorkspaceModel& workspace)
+    : run_(run), steps_(std::move(steps)), workspace_(workspace) {
   for (size_t i = 0; i < steps_.size(); ++i) {
     const int64_t bytes = measure_memory(run.model, steps_[i], *run.optimizer, workspace).total_bytes();
     if (bytes > keeping_all_) fullest_ = i;
@@ -34,14 +33,19 @@ RecomputeStage::RecomputeStage(const RunPlan& run, std::vector<StepSpec> steps, 
   }
 }
 
-int64_t RecomputeStage::choose(int64_t budget, BlockLevels& levels) {
+int64_t RecomputeStage::choose(int64_t budget, const BlockFlops& flops, BlockLevels& levels) {
   if (keeping_all_ <= budget) return keeping_all_;
   measure();
+  for (size_t k = 0; k < kinds_.size(); ++k)
+    for (size_t level = 0; level < kBlockRecomputes; ++level) {
+      const auto& of_block = flops[size_t(kinds_[k].blocks[0])];
+      groups_[k].flops[level] = of_block[level] - of_block[0];
+    }
   for (int64_t aim = budget;;) {
     const std::optional<Way> way = cheapest(aim);
     if (!way) break;
     write(*way, levels);
-    int64_t bytes = planned(levels);
+    int64_t bytes = planned(levels, budget);
     if (bytes > budget) {  // another rank is fuller, or blocks together need more than their sum
       aim = std::min(aim - (bytes - budget), way->bytes - 1);  // so that the next way is another one
       continue;
@@ -79,11 +83,7 @@ void RecomputeStage::measure() {
   std::vector<LayerSpec> layers;
   for (const Kind& k : kinds_)
     if (std::find(layers.begin(), layers.end(), k.layer) == layers.end()) layers.push_back(k.layer);
-  for (const Kind& k : kinds_) {
-    RecomputeGroup& g = groups_.emplace_back(RecomputeGroup{.count = int64_t(k.blocks.size())});
-    const auto& flops = flops_[size_t(k.blocks[0])];
-    for (size_t level = 0; level < kBlockRecomputes; ++level) g.flops[level] = flops[level] - flops[0];
-  }
+  for (const Kind& k : kinds_) groups_.push_back({.count = int64_t(k.blocks.size())});
   for (size_t level = 0; level < kBlockRecomputes; ++level)
     uniform_[level] = parts_where(BlockRecompute(level), nullptr);
   for (size_t level = 1; level < kBlockRecomputes; ++level)
@@ -177,9 +177,11 @@ void RecomputeStage::write(const Way& way, BlockLevels& levels) const {
   }
 }
 
-int64_t RecomputeStage::planned(const BlockLevels& levels) const {
+// Of all ranks; those that are looked at first are enough where one of them does not fit the budget.
+int64_t RecomputeStage::planned(const BlockLevels& levels, std::optional<int64_t> budget) const {
   int64_t most = 0;
-  for (StepSpec step : steps_) {
+  for (size_t i = 0; i < steps_.size() && !(budget && most > *budget); ++i) {
+    StepSpec step = steps_[(fullest_ + i) % steps_.size()];
     step.model.recompute = levels;
     most = std::max(most, measure_memory(run_.model, step, *run_.optimizer, workspace_).total_bytes());
   }
@@ -199,7 +201,7 @@ bool RecomputeStage::do_less(int64_t budget, int64_t& bytes, BlockLevels& levels
         if (at == kinds_[k].blocks.rend() || !less || bytes + g.bytes[to] - g.bytes[from] > budget) continue;
         BlockLevels now = levels;
         now[size_t(*at)] = BlockRecompute(to);
-        const int64_t then = planned(now);
+        const int64_t then = planned(now, budget);
         if (then > budget) continue;
         bytes = then;
         levels = std::move(now);

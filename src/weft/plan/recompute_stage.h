@@ -16,14 +16,14 @@ using BlockFlops = std::vector<std::array<double, kBlockRecomputes>>;
 class RecomputeStage {
  public:
   // `steps`: of a rank of each kind that the stage has, with nothing computed again. All but these are borrowed.
-  RecomputeStage(const RunPlan& run, std::vector<StepSpec> steps, const BlockFlops& flops,
-                 const WorkspaceModel& workspace);
+  RecomputeStage(const RunPlan& run, std::vector<StepSpec> steps, const WorkspaceModel& workspace);
 
   // What the fullest rank takes where its blocks keep all, in bytes.
   int64_t keeping_all() const { return keeping_all_; }
   // Writes what the blocks of the stage do, and returns what the fullest rank takes with that: at most the budget, or
   // where that cannot be, the least there is.
-  int64_t choose(int64_t budget, BlockLevels& levels);
+  int64_t choose(int64_t budget, const BlockFlops& flops, BlockLevels& levels);
+  // The same with the least there is.
   int64_t least(BlockLevels& levels);
 
  private:
@@ -52,12 +52,11 @@ class RecomputeStage {
   std::optional<Way> cheapest(int64_t budget) const;
   Way smallest() const;
   void write(const Way& way, BlockLevels& levels) const;
-  int64_t planned(const BlockLevels& levels) const;
+  int64_t planned(const BlockLevels& levels, std::optional<int64_t> budget = {}) const;
   bool do_less(int64_t budget, int64_t& bytes, BlockLevels& levels) const;
 
   const RunPlan& run_;
   std::vector<StepSpec> steps_;
-  const BlockFlops& flops_;
   const WorkspaceModel& workspace_;
   int64_t keeping_all_ = 0;
   size_t fullest_ = 0;  // of the steps
