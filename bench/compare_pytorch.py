@@ -2,7 +2,7 @@
 """Times training steps of the shapes in bench/*.toml in PyTorch, beside `weft bench step` in the same run.
 
     python3 bench/compare_pytorch.py [--weft build/cpu/weft] [--threads 2] [--iters 3] [--precision f32] [--lora 16]
-                                     [--pytorch "python3 bench/pytorch_step.py"] [--ways f32 f32+compile] [CASE ...]
+                                     [--pytorch "python3 bench/pytorch_step.py"] [--ways f32,f32+compile] [CASE ...]
 
 A step is what bench/pytorch_step.py says; PyTorch takes each of WAYS, and the best counts: in f32 by itself and through
 torch.compile, with --precision bf16 by autocast and with bf16 weights, each with torch.compile too. weft runs before and
@@ -22,7 +22,7 @@ def parse_arguments():
     p.add_argument("--precision", default="f32", choices=["f32", "bf16"])
     p.add_argument("--lora", type=int, default=0, metavar="RANK")
     p.add_argument("--pytorch", default=f"{sys.executable} bench/pytorch_step.py")
-    p.add_argument("--ways", nargs="*")
+    p.add_argument("--ways", type=lambda text: text.split(","))
     o = p.parse_args()
     if not o.ways:
         plain = ["f32"] if o.precision == "f32" else ["autocast", "bf16"]

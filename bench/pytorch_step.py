@@ -12,6 +12,7 @@ import json, os, resource, sys, time
 
 CONFIG, BATCH, SEQ, THREADS, ITERS = json.loads(sys.argv[1]), *map(int, sys.argv[2:6])
 WAY, COMPILED = sys.argv[6].split("+")[0], sys.argv[6].endswith("+compile")
+if WAY not in ("f32", "autocast", "bf16"): sys.exit(f"no way {WAY}: f32, autocast or bf16")
 RANK = int(sys.argv[7]) if len(sys.argv) > 7 else 0
 for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"): os.environ[name] = str(THREADS)
 
