@@ -248,6 +248,13 @@ TEST(MeasuredMachine, WhatWasNotMeasuredIsRefused) {
   EXPECT_NE(refused(r).find("measured with 2 ranks of 1 on a node; what works: run.threads=0"), std::string::npos);
 }
 
+TEST(MeasuredMachine, AnotherPrecisionThanWasMeasuredIsRefused) {
+  Recipe r = local_recipe(1, 1, 1);
+  r.train.precision = PrecisionChoice::bf16;
+  const std::string why = error_of<ConfigError>([&] { forecast_here(r, synthetic_machine()); });
+  EXPECT_NE(why.find("train.precision = \"bf16\", but the cluster was measured in others alone"), std::string::npos);
+}
+
 // A file's text, with one piece replaced.
 std::string refusal_with(const std::string& from, const std::string& to) {
   std::string text = to_toml(synthetic_machine());
