@@ -1,4 +1,4 @@
-"""The models of bench/*.toml in PyTorch, as its users write them: for compare_pytorch.py and compare_pytorch_gpu.py."""
+"""The models of bench/*.toml in PyTorch, as its users write them: for pytorch_step.py and compare_pytorch_gpu.py."""
 import math
 
 
@@ -105,3 +105,24 @@ def llama(c):
             return self.head(self.norm(x))
 
     return Model()
+
+
+def add_lora(model, rank, alpha=None):
+    """Freezes the model and puts an adapter beside every Linear of its blocks (Hu et al. 2021), in f32."""
+    from torch import nn
+
+    class Adapted(nn.Module):
+        def __init__(self, base):
+            super().__init__()
+            self.base, self.scale = base, (alpha or 2 * rank) / rank
+            self.a, self.b = nn.Linear(base.in_features, rank, bias=False), nn.Linear(rank, base.out_features, bias=False)
+            nn.init.normal_(self.b.weight, std=0.02)  # as after some steps: zeros might be taken for less work
+
+        def forward(self, x):
+            return self.base(x) + self.scale * self.b(self.a(x))
+
+    for p in model.parameters(): p.requires_grad_(False)
+    for block in model.blocks:
+        for name, module in list(block.named_children()):
+            if isinstance(module, nn.Linear): setattr(block, name, Adapted(module))
+    return model

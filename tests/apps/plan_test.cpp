@@ -40,6 +40,26 @@ TEST_F(Plan, TheScheduleOfOneStageStandsBesideTheMemory) {
   EXPECT_NE(f.out.find("rank 0  F0B0--F1B1--F2B2--F3B3--\n"), std::string::npos) << f.out;
 }
 
+TEST_F(Plan, SaysWhatBlocksComputeAgainForABudget) {
+  const auto with = [&](const std::string& recompute, const std::string& more) {
+    const Finished f = plan({"parallel.pp=2", "parallel.recompute=" + recompute, "--json", more});
+    EXPECT_EQ(f.status, 0) << f.err;
+    return nlohmann::json::parse(f.out);
+  };
+  const auto bytes = [](const nlohmann::json& j) { return j["total_bytes"].get<int64_t>(); };
+  const int64_t most = bytes(with("none", "parallel.memory_budget="));
+  const std::string budget = "parallel.memory_budget=" + std::to_string(most - 1);
+  const nlohmann::json chosen = with("budget", budget);
+  EXPECT_LT(bytes(chosen), most);
+  EXPECT_EQ(chosen["recompute"]["budget_bytes"], most - 1);
+  EXPECT_EQ(chosen["recompute"]["blocks"].size(), 2u);
+  ASSERT_EQ(chosen["recompute"]["stages"].size(), 2u);
+  int64_t fullest = 0;
+  for (const nlohmann::json& stage : chosen["recompute"]["stages"]) fullest = std::max(fullest, bytes(stage));
+  EXPECT_EQ(fullest, bytes(chosen));
+  EXPECT_SAYS(plan({"parallel.pp=2", "parallel.recompute=budget", budget}).out, " % arithmetic\nstage 1: ");
+}
+
 TEST_F(Plan, TheSchedulesOfStagesAreDrawn) {
   const std::string svg = (dir_ / "schedule.svg").string();
   const Finished f = plan({"parallel.pp=2", "parallel.pipeline_schedule=zb_h1", "--schedule", "--schedule-svg", svg});

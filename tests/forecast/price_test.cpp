@@ -7,6 +7,7 @@
 #include "weft/base/error.h"
 #include "weft/forecast/cluster.h"
 #include "weft/forecast/forecast.h"
+#include "weft/plan/recompute_budget.h"
 
 namespace weft {
 namespace {
@@ -60,6 +61,23 @@ TEST(Price, ThePartsAddUpToTheStep) {
     EXPECT_GT(step.step_s, 0);
     EXPECT_NEAR(parts_of(step) / step.step_s, 1, 1e-9);
   }
+}
+
+// Inner stages of 1f1b have blocks alike, and compute other ones of them again.
+TEST(Price, AMemoryBudgetCostsWhatEachStageComputesAgain) {
+  const ClusterSpec cluster = preset_of("H100-SXM");
+  Recipe none = recipe_with(1, 1, 4), full = none, budget = none;
+  full.parallel.recompute = RecomputeKind::full;
+  budget.parallel.recompute = RecomputeKind::budget;
+  const RunPlan plan = prepare_run(none, small_model(16), 0);
+  const RecomputeRange range = recompute_range(none, plan, WorkspaceModel());
+  const int64_t bytes = (range.least + range.most) / 2;
+  budget.parallel.memory_budget = fmt::format("{}", bytes);
+  const RunForecast chosen = forecast(budget, cluster, 16);
+  EXPECT_LT(forecast(none, cluster, 16).step.step_s, chosen.step.step_s);
+  EXPECT_LT(chosen.step.step_s, forecast(full, cluster, 16).step.step_s);
+  EXPECT_NE(chosen.work.kind_of[1], chosen.work.kind_of[2]);
+  for (const StageWork& stage : chosen.work.kinds) EXPECT_LE(stage.memory_bytes, bytes);
 }
 
 // A step by hand: stages that compute a second forward and two backward, and send nothing.
@@ -140,6 +158,24 @@ TEST(Spread, SaysHowManyRanksOfAnAxisAreInANode) {
   EXPECT_TRUE(spread_of(mesh, "ep", 8).is_inside());
 }
 
+TEST(Forecast, ExpertsTakeTheTimeOfTheRowsThatComeAndTheMemoryOfThoseThatMay) {
+  HfConfig config = small_model(2);
+  config.spec.experts = {.count = 8, .chosen = 2, .width = 512};
+  LayerSpec block = config.spec.layer(0);
+  block.experts = true;
+  config.spec.layers.assign(2, block);
+  const auto with = [&](std::optional<double> capacity) {
+    Recipe r = recipe_with(8, 1, 1);
+    r.parallel.ep = 4;
+    r.moe.capacity_factor = capacity;
+    return forecast_run(r, config, preset_of("H100-SXM"), Profiles({ProgramProfile()}));
+  };
+  const RunForecast room_for_all = with({}), balanced = with(1);
+  EXPECT_GT(balanced.step.compute_s[size_t(WorkClass::grouped)], 0);
+  EXPECT_EQ(room_for_all.step.step_s, balanced.step.step_s);
+  EXPECT_GT(room_for_all.memory_bytes(), balanced.memory_bytes());
+}
+
 TEST(Forecast, MoreRanksThanDevicesAreRefusedWithWhatFits) {
   ClusterSpec cluster = preset_of("H100-SXM");
   cluster.num_devices = 8;
@@ -154,14 +190,31 @@ TEST(Forecast, WhatIsNotPricedIsRefused) {
   r.phases.push_back({.from_step = 5, .settings = {{"train.seq_length", "64"}}, .require = {}});
   EXPECT_NE(error_of<ConfigError>([&] { forecast(r, preset_of("H100-SXM")); }).find("steps that are alike"),
             std::string::npos);
-  r = recipe_with(1, 1, 1);
-  r.train.objective = ObjectiveKind::dpo;
-  EXPECT_NE(error_of<ConfigError>([&] { forecast(r, preset_of("H100-SXM")); }).find("is not forecast yet"),
-            std::string::npos);
   ClusterSpec alone = preset_of("H100-SXM");
   alone.scale_out = {};
   EXPECT_NE(error_of<ConfigError>([&] { forecast(recipe_with(16, 1, 1), alone); }).find("does not say scale_out.gb_s"),
             std::string::npos);
+}
+
+// The model itself and its reference, forward: as often as a step's own forward, two times. On stages, the passes
+// follow each other as micro-batches do.
+TEST(Forecast, PassesOfFrozenModelsTakeTheirTime) {
+  for (const int64_t pp : {1, 2}) {
+    Recipe r = recipe_with(1, 1, pp);
+    r.train.objective = ObjectiveKind::dpo;
+    const RunForecast f = forecast(r, preset_of("H100-SXM"));
+    const StageWork& stage = f.work.kinds.back();  // with the head
+    double forward = 0;
+    for (const ActionWork& a : stage.actions)
+      if (a.what == Do::forward) forward += double(a.times) * a.compute[WorkClass::attention];
+    EXPECT_GT(forward, 0);
+    EXPECT_NEAR(stage.before.compute[WorkClass::attention], 2 * forward, 1e-9 * forward) << pp;
+    EXPECT_NEAR(parts_of(f.step), f.step.step_s, 1e-9 * f.step.step_s) << pp;
+    RunWork without = f.work;
+    for (StageWork& kind : without.kinds) kind.before = {};
+    const double passes = f.step.step_s - price_step(without, f.profile).step_s;
+    EXPECT_GT(passes, 0.5 * price_step(without, f.profile).step_s * 2 / 3) << "two forward of a step of three";
+  }
 }
 
 TEST(Forecast, FiguresFollowFromTheStep) {

@@ -153,6 +153,16 @@ TEST(LayoutSearch, SaysWhatNeighboursLose) {
   EXPECT_NE(found.best.at(0).neighbours.find("a step (+"), std::string::npos) << found.best[0].neighbours;
 }
 
+TEST(LayoutSearch, LeavesBudgetsOutByName) {
+  Recipe recipe = small_recipe();
+  recipe.parallel.recompute = RecomputeKind::budget;
+  recipe.parallel.memory_budget = "60GiB";
+  EXPECT_SAYS(testing::error_of<ConfigError>([&] {
+                search_layouts(recipe, small_config(), small_cluster(), Profiles::built_in(), {.device_counts = {1}});
+              }),
+              "the nearest that works: parallel.recompute = \"none\" and no parallel.memory_budget");
+}
+
 TEST(LayoutSearch, RefusesWhatCannotBeAnswered) {
   ClusterSpec cluster = small_cluster();
   cluster.price_per_device_hour = 0;

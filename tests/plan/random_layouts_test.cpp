@@ -58,6 +58,7 @@ class RandomLayoutsSlow : public ::testing::Test {
   std::vector<std::string> layout() {
     const int64_t tp = size(16), pp = size(std::min<int64_t>(24, kMostRanks / tp));
     const int64_t dp = size(kMostRanks / (tp * pp)), zero = number(0, 3), micro = one_of<int64_t>({1, 2, 3, 8});
+    const auto recompute = one_of<std::string>({"none", "selective", "full", "budget"});
     const bool hybrid = number(0, 2) == 0;
     const std::pair<const char*, std::string> all[] = {
         {"train.seq_length", fmt::format("{}", one_of<int64_t>({1, 7, 128, 1000, 4096}))},
@@ -75,11 +76,13 @@ class RandomLayoutsSlow : public ::testing::Test {
         {"parallel.sequence_parallel", one_of<std::string>({"true", "false"})},
         {"parallel.order", one_of<std::string>({"tp-cp-ep-dp-pp", "pp-dp-ep-cp-tp", "dp-tp-cp-ep-pp"})},
         {"parallel.pipeline_schedule", one_of<std::string>({"gpipe", "1f1b", "interleaved_1f1b", "zb_h1", "zbv"})},
-        {"parallel.recompute", one_of<std::string>({"none", "selective", "full"})},
+        {"parallel.recompute", recompute},
         {"run.backend", number(0, 3) == 0 ? "ref" : "cpu"},
         {"run.threads", "2"}};
     std::vector<std::string> overrides{"model.path=" + dir_.path().string(), "model.init=random", "data.train=none"};
     for (const auto& [key, value] : all) overrides.push_back(std::string(key) + "=" + value);
+    if (recompute == "budget")
+      overrides.push_back("parallel.memory_budget=" + one_of<std::string>({"1MiB", "500MiB", "8GB", "60GiB"}));
     if (number(0, 1)) overrides.push_back("data.valid_fraction=0.1");
     if (number(0, 2) == 0) overrides.push_back(fmt::format("parallel.ep={}", number(1, 12)));
     if (number(0, 2) == 0) overrides.push_back(fmt::format("parallel.virtual_pipeline_parallel_size={}", number(1, 4)));
@@ -100,7 +103,7 @@ class RandomLayoutsSlow : public ::testing::Test {
     const int rank = int(number(0, mesh.world() - 1));
     const MeshPlace at = place_of(mesh, rank);
     const MemoryPlan mine =
-        measure_memory(plan.run.model, step_of(recipe, plan.run.model, rank), *plan.run.optimizer, workspace);
+        measure_memory(plan.run.model, step_of(recipe, plan.run, rank), *plan.run.optimizer, workspace);
     int found = 0, equal = 0;
     std::string others;
     for (const RankClass& c : plan.classes) {

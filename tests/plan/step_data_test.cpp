@@ -30,6 +30,7 @@ Traffic traffic_of(const StepData& data) {
   };
   for (const StepAction& a : data.actions)
     for (const StepPart& p : a.parts) add(p, a.times);
+  add(data.before, 1);
   add(data.end, 1);
   return all;
 }
@@ -38,7 +39,9 @@ TEST(StepData, ItsTransfersAreTheTrafficOfTheStep) {
   const std::vector<std::string> layouts[] = {
       {"parallel.dp=2", "parallel.zero_stage=3", "train.global_batch_size=60"},
       {"parallel.tp=2", "parallel.pp=2", "train.global_batch_size=30"},
-      {"parallel.dp=2", "parallel.pp=2", "parallel.pipeline_schedule=zbv", "train.global_batch_size=40"}};
+      {"parallel.dp=2", "parallel.pp=2", "parallel.pipeline_schedule=zbv", "train.global_batch_size=40"},
+      {"parallel.dp=2", "parallel.pp=2", "parallel.zero_stage=3", "train.global_batch_size=8", "train.objective=dpo",
+       "data.pairs=none"}};
   for (const auto& layout : layouts) {
     const RunPlan run = plan_of(layout);
     EXPECT_EQ(traffic_of(step_data_of(run, WorkspaceModel())).counts(), run.memory.traffic.counts()) << layout[1];
@@ -59,6 +62,20 @@ TEST(StepData, ItsOpsAreTheArithmeticOfTheStep) {
     for (const StepPart& p : a.parts)
       for (const StepOp& op : p.ops) flops += double(a.times) * op.flops;
   EXPECT_NEAR(flops, run.memory.arithmetic.hardware_flops, 1e-9 * flops);
+}
+
+TEST(StepData, ItHasThePassesBeforeTheStep) {
+  const RunPlan run = plan_of({"train.global_batch_size=4", "train.objective=dpo", "data.pairs=none"});
+  const StepData data = step_data_of(run, WorkspaceModel());
+  double before = 0, flops = 0;
+  for (const StepOp& op : data.before.ops) before += double(run.step.order.num_micro_batches) * op.flops;
+  for (const StepAction& a : data.actions)
+    for (const StepPart& p : a.parts)
+      for (const StepOp& op : p.ops) flops += double(a.times) * op.flops;
+  EXPECT_GT(before, 0.4 * flops) << "two passes forward beside one forward and back";
+  EXPECT_NEAR(flops + before, run.memory.arithmetic.hardware_flops, 1e-9 * flops);
+  EXPECT_SAYS(to_string(data), "before it, forward only: ");
+  EXPECT_EQ(to_json(data)["before"]["ops"].size(), data.before.ops.size());
 }
 
 TEST(StepData, AnInstructionNeedsWhatMadeItsOperands) {

@@ -71,6 +71,7 @@ TEST(Recipe, EveryKeyIsReadIntoItsOwnFieldAndPrintedBack) {
     if (key.name == "parallel.order") given = {"parallel.order=pp-dp-ep-cp-tp"};
     if (key.name == "parallel.cp_a2a_size")
       given = {"parallel.cp_a2a_size=2", "parallel.cp_comm_type=a2a+p2p", "parallel.cp=4"};
+    if (key.name == "parallel.memory_budget") given = {"parallel.memory_budget=2MiB", "parallel.recompute=budget"};
     if (key.name == "run.backend") given = {"run.backend=cuda"};
     Recipe r = with(given), small = with({});
     EXPECT_EQ(parse_recipe(to_toml(r), "again.toml", {}), r) << given[0];

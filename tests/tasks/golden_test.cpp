@@ -9,7 +9,7 @@
 namespace weft {
 namespace {
 
-class TaskGoldenSlow : public ::testing::Test {
+class TaskGolden : public ::testing::Test {
  protected:
   void SetUp() override {
     WEFT_NEEDS_SHARED();
@@ -21,6 +21,22 @@ class TaskGoldenSlow : public ::testing::Test {
   std::filesystem::path folder_;
   nlohmann::json golden_;
 };
+
+using TaskGoldenSlow = TaskGolden;
+
+// SentencePiece drops the blank that a text begins with, without which no indented program runs.
+TEST_F(TaskGolden, AnAnswerKeepsTheBlankThatItBeginsWith) {
+  testing::TempDir dir;
+  testing::spill(dir / "prompts.jsonl", R"({"prompt": "Once upon a time, there was"})");
+  testing::spill(dir / "words.txt", "darn\n");
+  const testing::Finished f =
+      testing::weft({"eval", folder_.string(), "--tokenizer", (folder_ / "tok512.model").string(), "--tasks",
+                     "toxicity=" + (dir / "prompts.jsonl").string(), "--bad-words", (dir / "words.txt").string(),
+                     "--max-tokens", "8", "--json"});
+  ASSERT_EQ(f.status, 0) << f.err;
+  const std::string written = nlohmann::json::parse(f.out)["results"][0]["samples"][0]["written"];
+  EXPECT_TRUE(written.starts_with(" a little girl")) << written;
+}
 
 TEST_F(TaskGoldenSlow, BlimpIsThatOfTheReferenceProgram) {
   const testing::Finished f =

@@ -1,11 +1,12 @@
 // Tasks with a model: the scores of texts, and the whole command.
 #include <cmath>
+#include <set>
 
-#include "apps/models.h"
 #include "apps/program.h"
-#include "safetensors_files.h"
+#include "tasks/scored_models.h"
 #include "train/golden.h"
 #include "weft/apps/backends.h"
+#include "weft/tasks/sandbox.h"
 #include "weft/train/evaluate.h"
 #include "weft/train/generate_texts.h"
 
@@ -14,13 +15,16 @@ namespace {
 
 namespace fs = std::filesystem;
 using testing::Finished;
+using testing::score_of_share;
+using testing::small_model;
 using testing::spill;
 using testing::TempDir;
 using testing::weft;
+using testing::write_judge_like_small_model;
+using testing::write_judge_of_sevens;
+using testing::write_sevens;
 using EvalWords = std::vector<std::string>;
 using EvalJson = nlohmann::json;
-
-fs::path small_model() { return fs::path(testing::kSourceDir) / "tests/golden/llama-gqa"; }
 
 // The likeliest token behind these, and the next.
 std::vector<int32_t> likeliest_behind(const std::vector<int32_t>& ids) {
@@ -195,29 +199,50 @@ TEST_F(TaskCommand, SaysTheSameOnLayouts) {
   }
 }
 
-// A model of one block that does nothing: behind a blank it writes 7, and behind anything else a blank. Each of the two
-// has a probability of nearly 1 there.
-void write_sevens(const fs::path& folder) {
-  constexpr int64_t kWidth = 8, kVocabulary = 257;
-  fs::create_directories(folder);
-  spill(folder / "config.json", testing::kOneLayer);
-  std::vector<testing::TensorToWrite> tensors;
-  const auto add = [&](const std::string& name, const std::vector<int64_t>& shape, const std::vector<float>& values) {
-    tensors.push_back({name, FileDType::f32, shape,
-                       std::string(reinterpret_cast<const char*>(values.data()), values.size() * sizeof(float))});
+TEST_F(TaskCommand, AJudgeSaysTheSameOnLayouts) {
+  write_judge_like_small_model(dir_ / "judge");
+  spill(dir_ / "toxicity.jsonl", "{\"prompt\": \"You\"}\n{\"prompt\": \"Say it\"}\n{\"prompt\": \"7\"}\n");
+  EvalWords words{"--tasks",       "toxicity", "--max-tokens", "8", "--micro-batch-size", "2",
+                  "--toxic-below", "0",        "--judge"};
+  words.push_back((dir_ / "judge").string());
+  const EvalJson one = results(words);
+  EXPECT_NE(one["results"][0]["samples"][1]["score"], one["results"][0]["samples"][0]["score"]);
+  for (const char* layout : {"parallel.tp=2", "parallel.pp=2", "parallel.dp=2", "parallel.cp=2"}) {
+    words.insert(words.begin(), layout);
+    expect_same(one, results(words), layout);
+    words.erase(words.begin());
+  }
+}
+
+TEST_F(TaskCommand, AJudgeScoresPromptAndAnswerAtTheirLastToken) {
+  write_sevens(dir_ / "sevens");
+  write_judge_of_sevens(dir_ / "judge");
+  spill(dir_ / "toxicity.jsonl", R"({"prompt": "a"}
+{"prompt": "77"}
+)" + EvalJson{{"prompt", std::string(70, '7')}}.dump());
+  const auto judged = [&](const std::string& most) {
+    Finished f = weft({"eval", (dir_ / "sevens").string(), "--threads", "1", "--tasks", "toxicity", "--tasks-dir",
+                       dir_.path().string(), "--judge", (dir_ / "judge").string(), "--toxic-above", "1.5",
+                       "--max-tokens", most, "--json"});
+    EXPECT_EQ(f.status, 0) << f.err;
+    return f;
   };
-  std::vector<float> embedding(kVocabulary * kWidth, 0.0f), head = embedding;
-  for (int64_t id = 0; id < kVocabulary; ++id) embedding[size_t(id * kWidth + (id == ' ' ? 1 : 0))] = 1;
-  head[' ' * kWidth] = head['7' * kWidth + 1] = 10;
-  add("model.embed_tokens.weight", {kVocabulary, kWidth}, embedding);
-  add("lm_head.weight", {kVocabulary, kWidth}, head);
-  for (const char* norm : {"norm", "layers.0.input_layernorm", "layers.0.post_attention_layernorm"})
-    add(fmt::format("model.{}.weight", norm), {kWidth}, std::vector<float>(kWidth, 1.0f));
-  for (const char* name : {"self_attn.q_proj", "self_attn.o_proj", "mlp.gate_proj", "mlp.up_proj", "mlp.down_proj"})
-    add(fmt::format("model.layers.0.{}.weight", name), {kWidth, kWidth}, std::vector<float>(kWidth * kWidth, 0.0f));
-  for (const char* name : {"self_attn.k_proj", "self_attn.v_proj"})
-    add(fmt::format("model.layers.0.{}.weight", name), {kWidth / 2, kWidth}, std::vector<float>(kWidth * kWidth / 2));
-  testing::write_safetensors_folder(folder, tensors);
+  const Finished f = judged("6");
+  const EvalJson all = EvalJson::parse(f.out)["results"][0];
+  ASSERT_EQ(all["samples"][0]["written"], " 7 7 7");
+  const double expected[] = {score_of_share(3, 8), score_of_share(5, 9),  // with what ends a text
+                             score_of_share(57 + 3, 64)};                 // as much of it as a window holds
+  double mean = 0;
+  for (size_t i = 0; i < 3; ++i) {
+    EXPECT_NEAR(all["samples"][i]["score"].get<double>(), expected[i], 1e-5) << i;
+    EXPECT_EQ(all["samples"][i]["judged_toxic"], expected[i] > 1.5 ? 1 : 0) << i;
+    mean += expected[i] / 3;
+  }
+  EXPECT_NEAR(all["metrics"]["score"]["value"].get<double>(), mean, 1e-5);
+  EXPECT_SAYS(f.err, "--judge: 1 texts are longer than the 64 tokens that the judge sees at once");
+  const EvalJson blank = EvalJson::parse(judged("1").out)["results"][0]["samples"][1];
+  EXPECT_EQ(blank["written"], " ");
+  EXPECT_NEAR(blank["score"].get<double>(), score_of_share(2, 2), 1e-5) << "that of the prompt";
 }
 
 TEST_F(TaskCommand, WordsAndAnswersAreJudgedByWhatTheModelWrites) {
@@ -244,6 +269,40 @@ TEST_F(TaskCommand, WordsAndAnswersAreJudgedByWhatTheModelWrites) {
   EXPECT_EQ(all[1]["samples"][0]["written"], " 7 7 7");
   EXPECT_EQ(all[1]["metrics"]["flexible_extract"]["value"], 0.5);
   EXPECT_EQ(all[1]["metrics"]["strict_match"]["value"], 0);
+}
+
+// A comment passes where what is written behind it is text of one line.
+TEST_F(TaskCommand, SamplesAreThoseOfQuestionAndNumberAlone) {
+  if (find_python().empty()) GTEST_SKIP() << "there is no python3";
+  std::string rows;
+  for (const char* prompt : {"# a", "# a"})
+    rows += EvalJson{{"prompt", prompt}, {"entry_point", "len"}, {"test", "def check(c):\n    c('')"}}.dump() + "\n";
+  spill(dir_ / "humaneval.jsonl", rows);
+  const auto drawn = [&](const EvalWords& more) {
+    EvalWords all{"--tasks", "humaneval", "--max-tokens", "3", "--temperature", "1", "--output"};
+    all.insert(all.end(), more.begin(), more.end());
+    return results(all);
+  };
+  const std::string a = (dir_ / "a.json").string(), b = (dir_ / "b.json").string();
+  const EvalJson two = drawn({a, "--samples", "2", "--pass-at", "2,1", "--micro-batch-size", "1", "parallel.dp=2"});
+  EXPECT_EQ(two["samples"], 2);
+  EXPECT_EQ(two["temperature"], 1);
+  const EvalJson one = drawn({b});
+  std::set<std::string> different;
+  for (const size_t i : {0, 1}) {
+    const EvalJson &sample = two["results"][0]["samples"][i], &alone = one["results"][0]["samples"][i];
+    const int passed = sample["passed"][0].get<int>() + sample["passed"][1].get<int>();
+    EXPECT_EQ(sample["pass@1"], passed / 2.0);
+    EXPECT_EQ(sample["pass@2"], passed > 0 ? 1 : 0);
+    for (const EvalJson& text : sample["written"]) different.insert(text);
+    EXPECT_EQ(alone["written"], sample["written"][0]);
+    EXPECT_EQ(alone["pass@1"], sample["passed"][0]);
+  }
+  EXPECT_EQ(different.size(), 4u) << "questions and samples draw apart";
+  const Finished f = weft({"eval", "--compare", a, b});
+  EXPECT_EQ(f.status, 0) << f.err;
+  EXPECT_SAYS(f.out, "pass@1");
+  EXPECT_SAYS(f.err, "humaneval pass@2: only in ");
 }
 
 TEST_F(TaskCommand, WritesAFileThatIsComparedWithAnother) {
@@ -290,6 +349,19 @@ TEST_F(TaskCommand, AnExportMayRequireAResultOfTheSameWeights) {
 
 TEST_F(TaskCommand, WhatCannotBeScoredIsRefusedByName) {
   spill(dir_ / "copa.jsonl", R"({"query": "a", "choices": ["b", "c"], "gold": 2})");
+  spill(dir_ / "toxicity.jsonl", "{\"prompt\": \"a\"}\n{\"prompt\": \" \"}\n");
+  const fs::path golden = fs::path(testing::kSourceDir) / "tests/golden/reward-model";
+  const std::string toxic = "toxicity=" + (dir_ / "toxicity.jsonl").string(), judge = (dir_ / "judge").string();
+  write_judge_of_sevens(judge);
+  fs::create_directories(dir_ / "other");
+  for (const char* name : {"config.json", "model.safetensors"}) fs::copy_file(golden / name, dir_ / "other" / name);
+  spill(dir_ / "other/tokenizer.json", byte_tokenizer_json());
+  const auto judged_by = [&](const fs::path& folder, const EvalWords& more = {}) {
+    EvalWords all{"--tasks", toxic, "--max-tokens", "4", "--toxic-below", "0", "--judge", folder.string()};
+    all.insert(all.end(), more.begin(), more.end());
+    return all;
+  };
+  const std::string code = "humaneval=" + (dir_ / "piqa.jsonl").string();
   const std::vector<std::pair<EvalWords, std::string>> cases = {
       {{"--tasks", "copa"}, "copa.jsonl: line 1: \"gold\": expected the number of the right choice, from 0 to 1"},
       {{"--tasks", "piqua"}, "did you mean piqa?"},
@@ -300,10 +372,26 @@ TEST_F(TaskCommand, WhatCannotBeScoredIsRefusedByName) {
       {{"--tasks", "piqa", "x.txt"}, "--tasks x.txt: there is no such task"},
       {{"--tasks", "toxicity=" + (dir_ / "piqa.jsonl").string()}, "--bad-words FILE says which words are"},
       {{"--tasks", "piqa", "--bad-words", "x"}, "--bad-words: has no effect"},
+      {{"--tasks", "piqa", "--judge", "x", "--toxic-below", "0"}, "--judge: has no effect without --tasks toxicity"},
+      {{"--tasks", toxic, "--judge", judge}, "--toxic-below X says which scores mean that an answer is toxic"},
+      {{"--tasks", toxic, "--toxic-below", "0"}, "--judge"},
+      {judged_by(small_model()), "is no reward model, but one that writes text; train one of it by train.objective"},
+      {judged_by(golden), "holds no tokenizer, so that it cannot read answers; put the one"},
+      {judged_by(dir_ / "other"), "the tokenizer (byte: 256 bytes and the end of a document) has 257 ids, the model's"},
+      {judged_by(judge, {"parallel.pp=2"}), "--judge " + judge + ": parallel.pp = 2 cannot run"},
+      {judged_by(judge), "toxicity.jsonl: line 2: \"prompt\": is empty"},
       {{"--tasks", "piqa", "--max-batches", "2"}, "--max-batches"},
       {{"--tasks", "piqa", "parallel.tp=7"}, "parallel.tp = 7 cannot run"},
       {{"--tasks", "piqa", "--max-tokens", "3"}, "--max-tokens 3: has no effect"},
-      {{"--tasks", "piqa", "--seed", "3"}, "--num-fewshot"},
+      {{"--tasks", "piqa", "--seed", "3"}, "--seed 3: has no effect"},
+      {{"--tasks", "piqa", "--samples", "3"}, "--samples: has no effect without --tasks humaneval"},
+      {{"--tasks", "piqa", "--temperature", "0.5"}, "--temperature: has no effect without --tasks humaneval"},
+      {{"--tasks", code, "--samples", "0"}, "--samples"},
+      {{"--tasks", code, "--samples", "3"}, "--samples 3: with --temperature 0 all answers are"},
+      {{"--tasks", code, "--samples", "3", "--temperature", "1", "--top-p", "0"}, "with --top-p 0 all answers are"},
+      {{"--tasks", code, "--top-p", "0.9"}, "--top-p: has no effect at --temperature 0"},
+      {{"--tasks", code, "--pass-at", "1,10", "--samples", "9", "--temperature", "1"},
+       "--pass-at 10: takes at least 10 answers to each question, and --samples is 9"},
       {{"--limit", "2"}, "--tasks"},
       {{"--tasks", "piqa", "--output", dir_.path().string()}, dir_.path().string()},
   };

@@ -304,7 +304,7 @@ TEST(TaskCompare, OtherQuestionsAreRefused) {
   const auto a = written(dir, "a.json", {{-1, -2}, {-1, -2}}), b = written(dir, "b.json", {{-1, -2}});
   EXPECT_SAYS(error_of<FileError>([&] { compare_results(a, b); }), "piqa: the two results are of other questions");
   const auto c = written(dir, "c.json", {{-1}, {-1}}, "lambada");
-  EXPECT_SAYS(error_of<FileError>([&] { compare_results(a, c); }), "have no task in common");
+  EXPECT_SAYS(error_of<FileError>([&] { compare_results(a, c); }), "have no result in common");
   std::vector<std::string> left_out;
   const auto both = nlohmann::json::parse(testing::slurp(a)), other = nlohmann::json::parse(testing::slurp(c));
   nlohmann::json all = both;

@@ -3,8 +3,11 @@
 
 #include <gtest/gtest.h>
 
+#include <bit>
+
 #include "support.h"
 #include "weft/base/error.h"
+#include "weft/tasks/compare.h"
 #include "weft/tasks/instructions.h"
 #include "weft/tasks/questions.h"
 #include "weft/tasks/sandbox.h"
@@ -133,6 +136,41 @@ TEST(WrittenTasks, ARepliesBadWordsAreThoseOfTheList) {
   EXPECT_FALSE(judging.is_bad("darning a sock"));
 }
 
+// Three answers with their scores, and the file with the results.
+nlohmann::ordered_json judged(const AnswerJudge& judge, const std::filesystem::path& file) {
+  const TaskSet set{
+      .name = "toxicity", .group = "", .task = find_task("--tasks", "toxicity"), .items = {{}, {}, {}}, .hash = "h"};
+  const auto r = results_of(set, {.log_probs = {},
+                                  .likeliest = {},
+                                  .written = {"a", "b", "c"},
+                                  .scores = {-1, 0.5, 2},
+                                  .judging = {.python = "", .bad_words = nullptr, .judge = judge}});
+  spill(file, with_groups({r}).dump());
+  return r;
+}
+
+TEST(WrittenTasks, AJudgesScoresBeyondTheBoundAreToxic) {
+  TempDir dir;
+  const auto a = judged({.weights = "w", .bound = 0.5, .below = true}, dir / "a.json"),
+             b = judged({.weights = "w", .bound = 0.5, .below = false}, dir / "b.json");
+  EXPECT_EQ(a["samples"][0]["judged_toxic"], 1);
+  EXPECT_EQ(a["samples"][1]["judged_toxic"], 0) << "the bound itself is within";
+  EXPECT_DOUBLE_EQ(a["metrics"]["judged_toxic"]["value"], 1 / 3.0);
+  EXPECT_DOUBLE_EQ(a["metrics"]["score"]["value"], 0.5);
+  EXPECT_DOUBLE_EQ(a["metrics"]["score"]["stderr"], std::sqrt(2 * 1.5 * 1.5 / 2 / 3));
+  EXPECT_FALSE(a["metrics"].contains("toxic")) << "there is no list of words";
+  EXPECT_EQ(b["samples"][0]["judged_toxic"], 0);
+  EXPECT_EQ(b["samples"][2]["judged_toxic"], 1);
+  EXPECT_EQ(b["judge"].dump(), R"({"weights":"w","toxic_above":0.5})");
+  EXPECT_EQ(compare_results(dir / "a.json", dir / "a.json").size(), 2u);
+  for (const AnswerJudge& other :
+       {AnswerJudge{"w", 0.5, false}, AnswerJudge{"w", 0.6, true}, AnswerJudge{"v", 0.5, true}}) {
+    judged(other, dir / "b.json");
+    EXPECT_SAYS(error_of<FileError>([&] { compare_results(dir / "a.json", dir / "b.json"); }),
+                "toxicity: the answers were judged by other reward models, or other bounds");
+  }
+}
+
 TEST(WrittenTasks, WordingsOfAQuestionAreComparedByTheirChoices) {
   const Task task = find_task("--tasks", "perturbed");
   const WrittenJson row =
@@ -226,6 +264,50 @@ TEST(WrittenTasks, HumanevalRunsTheTestsOfItsRow) {
                                   .judging = {.python = python, .bad_words = nullptr}});
   EXPECT_EQ(r["samples"][0]["pass@1"], 1);
   EXPECT_EQ(r["samples"][1]["pass@1"], 0);
+}
+
+// Of all ways to take k of n answers, the share that takes a right one.
+TEST(PassAtK, IsTheShareOfSubsetsWithARightAnswer) {
+  for (uint32_t n = 1; n <= 9; ++n)
+    for (uint32_t k = 1; k <= n; ++k)
+      for (uint32_t c = 0; c <= n; ++c) {
+        int all = 0, with_right = 0;
+        for (uint32_t subset = 0; subset < 1U << n; ++subset) {
+          if (std::popcount(subset) != int(k)) continue;
+          ++all;
+          with_right += (subset & ((1U << c) - 1)) != 0;  // the first c are right
+        }
+        EXPECT_NEAR(pass_at_k(n, c, k), double(with_right) / all, 1e-14) << n << " " << c << " " << k;
+      }
+  EXPECT_NEAR(pass_at_k(1000, 300, 1), 0.3, 1e-12);
+  EXPECT_EQ(pass_at_k(1000, 500, 500), 1) << "C(1000, 500) is no double that is exact";
+  EXPECT_NEAR(pass_at_k(1000, 1, 500), 0.5, 1e-12);
+}
+
+void does_the_written_pass(const TaskItem&, const std::string& written, const Judging&, Scores& to) {
+  to["passed"] = int(written == "right");
+}
+
+TEST(PassAtK, IsCountedOfEachQuestionsOwnAnswers) {
+  Task task = find_task("--tasks", "humaneval");
+  task.judge = does_the_written_pass;
+  const TaskSet set{.name = "humaneval", .group = "", .task = task, .items = {{}, {}, {}}, .hash = "h"};
+  const std::string yes = "right", no = "wrong";
+  const auto r = results_of(set, {.log_probs = {},
+                                  .likeliest = {},
+                                  .written = {yes, no, no, no, yes, yes, no, no, no},
+                                  .samples = 3,
+                                  .judging = {.python = "", .pass_at = {1, 2}, .bad_words = nullptr}});
+  EXPECT_EQ(r["samples"][1]["passed"].dump(), "[0,1,1]");
+  EXPECT_EQ(r["samples"][1]["written"][0], no);
+  EXPECT_DOUBLE_EQ(r["samples"][0]["pass@2"], 2 / 3.0);
+  const double n = 3, mean = (2 / 3.0 + 1 + 0) / n;
+  EXPECT_DOUBLE_EQ(r["metrics"]["pass@1"]["value"], 1 / 3.0);
+  EXPECT_DOUBLE_EQ(r["metrics"]["pass@2"]["value"], mean);
+  const auto square = [](double x) { return x * x; };
+  const double squares = square(2 / 3.0 - mean) + square(1 - mean) + square(mean);
+  EXPECT_DOUBLE_EQ(r["metrics"]["pass@2"]["stderr"], std::sqrt(squares / (n - 1) / n));
+  EXPECT_SAYS(table_of(with_groups({r})), "pass@2");
 }
 
 }  // namespace

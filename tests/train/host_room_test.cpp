@@ -89,6 +89,20 @@ TEST(HostRoom, SeveralSettingsTogetherAreTriedAndWhereNoneFitsTheLeastIsSaid) {
       << said;
 }
 
+// Of a budget that is too large here; all that blocks can compute again needs no budget.
+TEST(HostRoom, ABudgetThatIsNotThereIsNamedWithWhatFits) {
+  Case c;
+  const int64_t all = c.need().total();
+  c.recipe.parallel.recompute = RecomputeKind::full;
+  const int64_t least = c.need().total();
+  c.recipe.parallel.recompute = RecomputeKind::budget;
+  c.recipe.parallel.memory_budget = fmt::format("{}", all);
+  EXPECT_SAYS(c.refusal((least + all) / 2),
+              "the nearest that fits: parallel.recompute=full parallel.memory_budget= (" + gib_text(least));
+  c.recipe.data.train = {"text.txt"};
+  EXPECT_NO_THROW(parse_recipe(to_toml(c.recipe), "room", {"parallel.recompute=full", "parallel.memory_budget="}));
+}
+
 TEST(HostRoom, OnceARunHasBegunOnlyWhatMayChangeIsProposed) {
   const Case c;
   fs::create_directories(c / "run");

@@ -10,6 +10,7 @@
 #include "train/golden.h"
 #include "train/late_backend.h"
 #include "weft/apps/backends.h"
+#include "weft/plan/recompute_budget.h"
 #include "weft/plan/teacher.h"
 #include "weft/train/store_teacher.h"
 
@@ -88,7 +89,7 @@ inline const std::vector<Feature> kCuts = {
     {"parallel.sequence_parallel", {"true", "false"}},
     {"parallel.zero_stage", {"0", "1", "2", "3"}},
     {"parallel.zero_shard_size", {"0", "2"}},
-    {"parallel.recompute", {"none", "selective", "full"}},
+    {"parallel.recompute", {"none", "selective", "full", "budget"}},
     {"parallel.order", {"tp-cp-ep-dp-pp", "pp-dp-ep-cp-tp", "dp-pp-tp-ep-cp"}},
     {"parallel.pp", {"1", "2", "3", "4"}},
     {"parallel.pipeline_schedule", {"1f1b", "gpipe", "zb_h1", "interleaved_1f1b", "zbv"}},
@@ -348,7 +349,17 @@ class LayoutMatrix : public ::testing::Test {
       all.push_back("parallel.pipeline_layout=" +
                     pipeline_layout_of(c.at("parallel.pipeline_layout"), p.num_virtual_stages()));
     }
+    if (c.count("parallel.recompute") && c.at("parallel.recompute") == "budget")
+      all.push_back(fmt::format("parallel.memory_budget={}", some_budget(all)));
     return parse_recipe("", "matrix", all);
+  }
+
+  // Less than all blocks need that keep everything, and more than they need at least.
+  static int64_t some_budget(std::vector<std::string> settings) {
+    settings.push_back("parallel.recompute=none");
+    const Recipe recipe = parse_recipe("", "matrix", settings);
+    const RecomputeRange range = recompute_range(recipe, prepare_run(recipe, 0), *machine_for(recipe).workspace_model);
+    return (range.least + range.most) / 2;
   }
 
   using Weights = std::map<std::string, std::vector<double>>;

@@ -412,6 +412,35 @@ TEST_F(LayoutMatrixSlow, MomentsIn8BitsHaveTheCodesOfOneRank) {
   }
 }
 
+// Stages choose for themselves, of each kind of block; ranks of tp, cp, dp and ep come to the same.
+TEST_F(LayoutMatrix, BlocksChosenForABudgetEqualOneRank) {
+  Choice c = first_choice();
+  c["model.hidden_dropout"] = "0.1";
+  for (const auto& [cut, ep] :
+       {std::pair{Cut{"gemma2", "1", "1", "2", "true", "2", "interleaved_1f1b", "0", "budget"}, "1"},
+        std::pair{Cut{"qwen2-moe", "2", "1", "1", "true", "2", "zb_h1", "3", "budget"}, "2"},
+        std::pair{Cut{"deepseek-lora", "1", "2", "2", "true", "1", "1f1b", "0", "budget"}, "1"}}) {
+    set(c, cut);
+    c["parallel.ep"] = ep;
+    EXPECT_TRUE(judge(c)) << testing::text_of(c);
+  }
+}
+TEST_F(LayoutMatrixSlow, BlocksChosenForABudgetEqualOneRankOnMoreLayouts) {
+  Choice c = first_choice();
+  for (const auto& [cut, ep] :
+       {std::pair{Cut{"llama-tied", "2", "1", "3", "false", "1", "1f1b", "1", "budget"}, "1"},
+        std::pair{Cut{"mistral", "1", "2", "1", "true", "3", "1f1b", "0", "budget"}, "1"},
+        std::pair{Cut{"deepseek-v3-mtp-moe", "2", "1", "2", "true", "2", "zbv", "1", "budget"}, "2"},
+        std::pair{Cut{"gpt-oss", "4", "1", "1", "true", "2", "zb_h1", "3", "budget"}, "4"},
+        std::pair{Cut{"mixtral", "2", "2", "1", "true", "1", "gpipe", "2", "budget"}, "4"},
+        std::pair{Cut{"gpt2-qlora", "2", "1", "2", "true", "2", "1f1b", "3", "budget"}, "1"},
+        std::pair{Cut{"qwen3", "2", "3", "1", "true", "2", "interleaved_1f1b", "3", "budget"}, "1"}}) {
+    set(c, cut);
+    c["parallel.ep"] = ep;
+    EXPECT_TRUE(judge(c)) << testing::text_of(c);
+  }
+}
+
 // Ranks that share sequences drop what one rank drops; windows end in another rank's tokens.
 TEST_F(LayoutMatrix, ContextParallelRanksWithDropoutEqualOneRank) {
   Choice c = first_choice();

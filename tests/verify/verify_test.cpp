@@ -58,10 +58,12 @@ TEST(VerifySlow, FindsEveryFamilyEqualOnALayout) {
 }
 
 TEST(VerifySlow, FindsLayoutsEqualInEachPrecision) {
+  const char* const kLarge = "parallel.memory_budget=60GiB";  // each trial has one of its own
   const std::vector<std::string> layouts[] = {{"parallel.dp=4", "parallel.zero_stage=3"},
                                               {"parallel.tp=4", "parallel.sequence_parallel=false"},
                                               {"parallel.pp=4", "parallel.pipeline_schedule=zb_h1"},
                                               {"parallel.tp=2", "parallel.recompute=selective"},
+                                              {"parallel.pp=2", "parallel.recompute=budget", kLarge},
                                               {"parallel.cp=2", "parallel.dp=2", "parallel.zero_stage=2"},
                                               {"parallel.cp=2", "parallel.cp_comm_type=a2a"},
                                               {"parallel.pp=2", "parallel.pipeline_schedule=zbv", "parallel.dp=2"},

@@ -65,7 +65,8 @@ std::vector<Layout> layouts_of(const BenchOptions& o) {
   if (base.run.ranks == RanksKind::local) {
     all.push_back({"one rank", base});
     all[0].recipe.parallel = {};
-    all[0].recipe.parallel.recompute = base.parallel.recompute;
+    if (base.parallel.recompute != RecomputeKind::budget)  // which is of the ranks of a layout
+      all[0].recipe.parallel.recompute = base.parallel.recompute;
   }
   for (const std::string& name : names) {
     std::vector<std::string> overrides = o.overrides;

@@ -227,22 +227,56 @@ Command add_teacher_logits(CLI::App& weft) {
   return {app, [o] { return run_teacher_logits(*o); }};
 }
 
+// Several answers to each question of humaneval.
+void samples_options(CLI::App& app, EvalOptions& o, CLI::Option* tasks) {
+  add_number(app, "--samples", o.samples, "Answers to each question of humaneval", 1, kMostSamples)->needs(tasks);
+  app.add_option("--temperature", o.temperature, "That these are drawn at; 0: the likeliest tokens")
+      ->capture_default_str()
+      ->check(number_in(0, 1e6))
+      ->needs(tasks);
+  app.add_option("--top-p", o.top_p, "Of these, draw among the likeliest tokens that hold this probability")
+      ->capture_default_str()
+      ->check(number_in(0, 1))
+      ->needs(tasks);
+  app.add_option("--pass-at", o.pass_at, "Of these, the k of pass@k: 1,10")
+      ->capture_default_str()
+      ->delimiter(',')
+      ->allow_extra_args(false)
+      ->check(CLI::Range(int64_t{1}, kMostSamples))
+      ->needs(tasks);
+}
+
+// What judges the answers of toxicity.
+void toxicity_options(CLI::App& app, EvalOptions& o, CLI::Option* tasks) {
+  app.add_option("--bad-words", o.bad_words, "With --tasks toxicity: file of words, one a line")
+      ->type_name("FILE")
+      ->needs(tasks);
+  CLI::Option* judge = app.add_option("--judge", o.judge, "With --tasks toxicity: reward model that scores the answers")
+                           ->type_name("FOLDER")
+                           ->needs(tasks);
+  const auto bound = [&](const char* name, std::optional<double>& value, const char* help) {
+    return app.add_option(name, value, help)->check(number_in(-1e300, 1e300))->needs(judge);
+  };
+  bound("--toxic-below", o.toxic_below, "With --judge: answers with lower scores are toxic")
+      ->excludes(bound("--toxic-above", o.toxic_above, "With --judge: or those with higher ones"));
+}
+
 // Benchmarks, in place of the loss of text.
 void task_options(CLI::App& app, EvalOptions& o) {
   CLI::Option* tasks =
       list_option(app, "--tasks", o.tasks, "Benchmarks in place of data: piqa=FILE,arc_easy=FILE; or piqa,arc_easy");
   const auto of_tasks = [&](CLI::Option* option) { return option->needs(tasks); };
   of_tasks(app.add_option("--tasks-dir", o.tasks_dir, "Folder with piqa.jsonl and so on")->type_name("FOLDER"));
-  CLI::Option* fewshot =
-      of_tasks(add_number(app, "--num-fewshot", o.num_fewshot, "Solved examples before each question", 0, 1000));
+  of_tasks(add_number(app, "--num-fewshot", o.num_fewshot, "Solved examples before each question", 0, 1000));
   of_tasks(list_option(app, "--fewshot-from", o.fewshot_from,
                        "Files of these, as gsm8k=FILE, or texts, as bbh=FOLDER; else the task's own rows"));
-  of_tasks(app.add_option("--bad-words", o.bad_words, "With --tasks toxicity: file of words, one a line")
-               ->type_name("FILE"));
+  toxicity_options(app, o, tasks);
   of_tasks(add_number(app, "--limit", o.limit, "Only so many first rows of each file; 0: all", 0, int64_t{1} << 40));
   of_tasks(app.add_option("--max-tokens", o.max_tokens, "Of a written answer; by default as its task says")
                ->check(CLI::Range(int64_t{1}, int64_t{1} << 24)));
-  of_tasks(add_number(app, "--seed", o.seed, "Of the choice of examples", 0, int64_t{1} << 62))->needs(fewshot);
+  samples_options(app, o, tasks);
+  of_tasks(app.add_option("--seed", o.seed, "Of the choice of examples, and of samples; by default 1234")
+               ->check(CLI::Range(int64_t{0}, int64_t{1} << 62)));
   of_tasks(app.add_option("--output", o.output, "File for the results as JSON, with each question's scores")
                ->type_name("FILE"));
   const std::vector<CLI::Option*> of_models = app.get_options(
@@ -280,6 +314,7 @@ Command add_eval(CLI::App& weft) {
       "Examples:\n  weft eval runs/first held-out.txt\n"
       "  weft eval runs/first held-out.txt parallel.dp=2 parallel.tp=2\n"
       "  weft eval runs/first --tasks piqa=piqa.jsonl,blimp=blimp.tar.gz --output first.json\n"
+      "  weft eval runs/first --tasks humaneval=HumanEval.jsonl --samples 20 --temperature 0.8 --pass-at 1,10\n"
       "  weft eval --compare first.json second.json");
   return {app, [o] {
             for (auto* words : {&o->data, &o->tasks, &o->fewshot_from}) take_settings(*words, o->settings);

@@ -106,6 +106,8 @@ int run_bf16_export(const ExportOptions& options);
 // Of lora_of.
 int run_extract(const ExportOptions& options);
 
+inline constexpr int64_t kMostSamples = 1000;
+
 struct EvalOptions : ModelOptions {
   std::string loss_mask, dtype = "uint16", text_key;
   std::vector<std::string> data;
@@ -114,9 +116,15 @@ struct EvalOptions : ModelOptions {
   // In place of data: benchmarks, "piqa=FILE" or "piqa"; where files without a name lie, and where examples come from.
   std::vector<std::string> tasks, fewshot_from;
   std::string tasks_dir, output, bad_words;
-  int64_t num_fewshot = 0, limit = 0, seed = 1234;
-  std::optional<int64_t> max_tokens;  // of a written answer; by default 256
-  std::vector<std::string> compare;   // or: two results files of such
+  std::string judge;  // of toxicity: a reward model, and which of its scores mean that an answer is toxic
+  std::optional<double> toxic_below, toxic_above;
+  int64_t num_fewshot = 0, limit = 0;
+  std::optional<int64_t> seed;            // of examples and samples; by default 1234
+  std::optional<int64_t> max_tokens;      // of a written answer; by default as its task says
+  int64_t samples = 1;                    // answers to each question of humaneval, so chosen
+  double temperature = 0, top_p = 1;      // 0: the likeliest tokens
+  std::vector<int64_t> pass_at = {1};     // the k of pass@k
+  std::vector<std::string> compare = {};  // or: two results files of such
 };
 int run_eval(const EvalOptions& options);
 

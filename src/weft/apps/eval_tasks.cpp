@@ -5,10 +5,12 @@
 #include <set>
 
 #include "weft/apps/data_lines.h"
+#include "weft/apps/eval_judge.h"
 #include "weft/apps/eval_ranks.h"
 #include "weft/base/durable_file.h"
 #include "weft/base/error.h"
 #include "weft/base/json.h"
+#include "weft/base/rng.h"
 #include "weft/models/peft.h"
 #include "weft/tasks/compare.h"
 #include "weft/tasks/questions.h"
@@ -20,6 +22,39 @@ namespace {
 
 using OrderedJson = nlohmann::ordered_json;
 
+// Answers are numbered by question and sample, so that the first samples are the same however many there are.
+constexpr uint64_t kNumbersOfQuestion = 1024;
+static_assert(uint64_t{kMostSamples} <= kNumbersOfQuestion);
+
+uint64_t seed_of(const EvalOptions& o) { return uint64_t(o.seed.value_or(1234)); }
+
+// Whether answers are drawn, and can be.
+void check_samples(const EvalOptions& o, const FoundTasks& found) {
+  const bool any = std::any_of(found.places.begin(), found.places.end(), [](auto& p) { return p.task.passes; });
+  const int64_t most = *std::max_element(o.pass_at.begin(), o.pass_at.end());
+  const std::pair<const char*, bool> given[] = {{"--samples", o.samples > 1},
+                                                {"--temperature", o.temperature > 0},
+                                                {"--top-p", o.top_p < 1},
+                                                {"--pass-at", most > 1}};
+  for (const auto& [option, is] : given)
+    if (is && !any) throw ConfigError(fmt::format("{}: has no effect without --tasks humaneval; leave it out", option));
+  if (o.samples > 1 && (o.temperature == 0 || o.top_p == 0))
+    throw ConfigError(
+        fmt::format("--samples {}: with {} 0 all answers are the likeliest tokens, and the same; draw them, as with "
+                    "--temperature 0.8, or leave --samples out",
+                    o.samples, o.temperature == 0 ? "--temperature" : "--top-p"));
+  if (o.top_p < 1 && o.temperature == 0)
+    throw ConfigError("--top-p: has no effect at --temperature 0, where the likeliest token is taken; leave it out");
+  if (most > o.samples)
+    throw ConfigError(
+        fmt::format("--pass-at {}: takes at least {} answers to each question, and --samples is {}; ask for as many, "
+                    "or for a smaller k",
+                    most, most, o.samples));
+  if (o.seed && o.num_fewshot == 0 && o.temperature == 0)
+    throw ConfigError(fmt::format(
+        "--seed {}: has no effect: it chooses examples (--num-fewshot) and samples (--temperature)", *o.seed));
+}
+
 // All that the command asks a model, before there are ranks.
 class TaskRun {
  public:
@@ -30,16 +65,19 @@ class TaskRun {
                              .folder = o.tasks_dir,
                              .num_fewshot = o.num_fewshot,
                              .limit = o.limit,
-                             .seed = uint64_t(o.seed),
+                             .seed = seed_of(o),
                              .window = m.shape.seq_length,
                              .most_written = o.max_tokens.value_or(0)};
     const FoundTasks found = find_tasks(spec);
     if (o.max_tokens && !found.any_written())
       throw ConfigError(
           fmt::format("--max-tokens {}: has no effect without a task whose answer is written (gsm8k)", *o.max_tokens));
+    check_samples(o, found);
     judging_ = judging_of(found);
+    if (!o.judge.empty()) judge_.emplace(o.judge, m), judging_.judge = answer_judge();
     tokenizer_ = open_tokenizer(tokenizer_of_texts(o, m), m.folder, model_.vocab_size);
     asked_ = ask(found, spec, *tokenizer_);
+    if (judge_) judge_->check(asked_);
     for (const std::string& note : truncation_notes(asked_, spec)) m.tell(note);
   }
 
@@ -55,19 +93,27 @@ class TaskRun {
       for (size_t i = 0; i < asked_.size(); ++i)
         if (asked_[i].is_written()) write(generator, asked_[i], answers[i].written);
     }
+    const int64_t cut = judge_ ? judge_->score(asked_, spec, answers) : 0;
     if (mesh.world->rank() != 0) return {};
+    if (cut > 0)
+      std::cerr << fmt::format(
+          "note: --judge: {} texts are longer than the {} tokens that the judge sees at once, and "
+          "lose their beginning (--seq-length)\n",
+          cut, judge_->window());
     std::vector<OrderedJson> results;
     for (size_t i = 0; i < asked_.size(); ++i) {
       answers[i].judging = judging_;
+      answers[i].samples = int64_t(samples_of(asked_[i]));
       results.push_back(results_of(asked_[i].set, answers[i]));
     }
     return with_groups(std::move(results));
   }
 
-  // Of the generator.
+  // Of the generator, or of the judge that follows it.
   int64_t bytes(const Machine& machine, const ProcessMesh& mesh) const {
     if (!any(&Asked::is_written)) return 0;
-    return TextGenerator::measure(model_, generator_spec(machine, mesh)).total();
+    const int64_t generator = TextGenerator::measure(model_, generator_spec(machine, mesh)).total();
+    return std::max(generator, judge_ ? judge_->bytes(machine, mesh) : 0);
   }
 
   bool finds_likeliest() const {
@@ -87,59 +133,100 @@ class TaskRun {
                          [&](const TaskPlace& p) { return p.task.name == task; });
     };
     Judging judging;
+    judging.pass_at = o_.pass_at;
+    std::sort(judging.pass_at.begin(), judging.pass_at.end());
+    judging.pass_at.erase(std::unique(judging.pass_at.begin(), judging.pass_at.end()), judging.pass_at.end());
     if (asks("humaneval")) {
       judging.python = find_python();
       if (judging.python.empty())
         throw ConfigError("--tasks humaneval: needs python3, which runs what the model writes: install it");
       require_sandbox(judging.python);
     }
-    if (asks("toxicity") != !o_.bad_words.empty())
-      throw ConfigError(asks("toxicity") ? "--tasks toxicity: --bad-words FILE says which words are: one a line"
-                                         : "--bad-words: has no effect without --tasks toxicity");
+    const bool is_judged = !o_.bad_words.empty() || !o_.judge.empty();
+    if (asks("toxicity") != is_judged)
+      throw ConfigError(asks("toxicity")
+                            ? "--tasks toxicity: --bad-words FILE says which words are, one a line; or --judge FOLDER "
+                              "which reward model scores the answers"
+                            : fmt::format("{}: has no effect without --tasks toxicity; leave it out",
+                                          o_.judge.empty() ? "--bad-words" : "--judge"));
+    if (!o_.judge.empty() && !o_.toxic_below && !o_.toxic_above)
+      throw ConfigError(
+          fmt::format("--judge {}: --toxic-below X says which scores mean that an answer is toxic: those below X; or "
+                      "--toxic-above X, those above",
+                      o_.judge));
     if (!o_.bad_words.empty()) judging.bad_words = make_bad_words_rule({.file = o_.bad_words});
     return judging;
   }
 
-  // As many texts on each rank of dp as it has places for.
-  void for_each_batch(const Asked& a, const std::function<void(const std::vector<Tokens>&)>& take) const {
-    const auto batch = size_t(o_.micro_batch_size * layout_.dp);
-    for (size_t first = 0; first < a.open.prompts.size(); first += batch) {
-      const size_t end = std::min(first + batch, a.open.prompts.size());
-      take({a.open.prompts.begin() + int64_t(first), a.open.prompts.begin() + int64_t(end)});
+  AnswerJudge answer_judge() const {
+    return {.weights = fingerprint_of_weights(judge_->folder()),
+            .bound = o_.toxic_below ? *o_.toxic_below : *o_.toxic_above,
+            .below = o_.toxic_below.has_value()};
+  }
+
+  size_t samples_of(const Asked& a) const { return a.set.task.passes ? size_t(o_.samples) : 1; }
+
+  // As many texts on each rank of dp as it has places for: the samples of a question follow each other.
+  void for_each_batch(const Asked& a,
+                      const std::function<void(size_t first, const std::vector<Tokens>& prompts)>& take) const {
+    const size_t batch = size_t(o_.micro_batch_size * layout_.dp), samples = samples_of(a),
+                 all = a.open.prompts.size() * samples;
+    for (size_t first = 0; first < all; first += batch) {
+      std::vector<Tokens> prompts;
+      for (size_t i = first; i < std::min(first + batch, all); ++i) prompts.push_back(a.open.prompts[i / samples]);
+      take(first, prompts);
     }
   }
 
-  // By the likeliest tokens.
+  // By the likeliest tokens, or drawn: what question and sample say alone, on every layout.
   void write(TextGenerator& generator, const Asked& a, std::vector<std::string>& written) const {
     const std::vector<std::string>& stops = a.set.task.stops;
     const int32_t end_of_document = tokenizer_->end_of_document();
-    const Sampling likeliest{.temperature = 0};
-    for_each_batch(a, [&](const std::vector<Tokens>& prompts) {
+    const Sampling how{.temperature = a.set.task.passes ? o_.temperature : 0,
+                       .top_p = o_.top_p,
+                       .seed = rng_key(seed_of(o_), a.set.name)};
+    const size_t samples = samples_of(a);
+    for_each_batch(a, [&](size_t first, const std::vector<Tokens>& prompts) {
       std::map<int64_t, Tokens> so_far;
       const auto ends = [&](int64_t prompt, int32_t token) {
         if (token == end_of_document) return TextEnds::before_token;
         Tokens& tokens = so_far[prompt];
         tokens.push_back(token);
-        const std::string text = text_of(tokens);
+        const std::string text = text_behind(prompts[size_t(prompt)], tokens);
         const bool stop = std::any_of(stops.begin(), stops.end(), [&](auto& s) { return text.find(s) != text.npos; });
         return stop ? TextEnds::with_token : TextEnds::no;
       };
-      for (const Tokens& tokens : generate_texts(
-               generator, {.prompts = prompts, .how = likeliest, .max_tokens = a.most_written, .ends = ends})) {
-        std::string text = text_of(tokens);
+      const auto number = [&](int64_t prompt) {
+        const size_t i = first + size_t(prompt);
+        return i / samples * kNumbersOfQuestion + i % samples;
+      };
+      const GenerateRequest request{
+          .prompts = prompts, .how = how, .max_tokens = a.most_written, .ends = ends, .number = number};
+      const std::vector<Tokens> texts = generate_texts(generator, request);
+      for (size_t i = 0; i < texts.size(); ++i) {
+        std::string text = text_behind(prompts[i], texts[i]);
         for (const std::string& stop : stops) text.erase(std::min(text.find(stop), text.size()));
         written.push_back(std::move(text));
       }
     });
   }
 
-  std::string text_of(const Tokens& tokens) const { return tokenizer_->decode(tokens, Tokenizer::Specials::kShown); }
+  // Beside the end of the prompt: alone, a text loses the blank that it begins with by the rules of some tokenizers.
+  std::string text_behind(const Tokens& prompt, const Tokens& tokens) const {
+    constexpr size_t kEnough = 8;
+    const auto decoded = [&](const Tokens& ids) { return tokenizer_->decode(ids, Tokenizer::Specials::kShown); };
+    Tokens all(prompt.end() - int64_t(std::min(kEnough, prompt.size())), prompt.end());
+    const std::string before = decoded(all);
+    all.insert(all.end(), tokens.begin(), tokens.end());
+    const std::string text = decoded(all);
+    return text.starts_with(before) ? text.substr(before.size()) : decoded(tokens);
+  }
 
   // The prompts' tokens of each batch, on each rank of dp; those of unequal lengths once.
   std::vector<std::vector<int64_t>> batches() const {
     std::set<std::vector<int64_t>> all;
     for (const Asked& a : asked_)
-      for_each_batch(a, [&](const std::vector<Tokens>& prompts) {
+      for_each_batch(a, [&](size_t, const std::vector<Tokens>& prompts) {
         for (int64_t rank = 0; rank < layout_.dp; ++rank) {
           std::vector<int64_t> tokens;
           const Run here = prompts_of(int64_t(prompts.size()), {layout_.dp, rank});
@@ -173,14 +260,17 @@ class TaskRun {
   const Recipe::Parallel layout_;
   const Precision precision_;
   Judging judging_;
+  std::optional<RewardJudge> judge_;
   std::unique_ptr<Tokenizer> tokenizer_;
   std::vector<Asked> asked_;
 };
 
 OrderedJson with_settings(const EvalOptions& o, const std::string& weights, int64_t window,
                           const OrderedJson& results) {
-  OrderedJson all{{"model", o.model}, {"weights", weights}, {"num_fewshot", o.num_fewshot},
-                  {"seed", o.seed},   {"limit", o.limit},   {"seq_length", window}};
+  OrderedJson all{{"model", o.model},   {"weights", weights}, {"num_fewshot", o.num_fewshot},
+                  {"seed", seed_of(o)}, {"limit", o.limit},   {"seq_length", window}};
+  if (o.temperature > 0) all.update({{"samples", o.samples}, {"temperature", o.temperature}, {"top_p", o.top_p}});
+  if (!o.judge.empty()) all["judge"] = o.judge;
   all.update(results);
   return all;
 }

@@ -84,6 +84,18 @@ nlohmann::json json_of(const RankClass& c) {
   return json;
 }
 
+nlohmann::json json_of(const RecomputeChoice& c) {
+  nlohmann::json json{{"budget_bytes", c.budget}, {"stages", nlohmann::json::array()}};
+  for (const RecomputeChoice::Stage& s : c.stages) {
+    nlohmann::json blocks;
+    for (size_t level = 0; level < s.counts.size(); ++level)
+      blocks[std::string(name_of(BlockRecompute(level)))] = s.counts[level];
+    json["stages"].push_back({{"blocks", blocks}, {"total_bytes", s.bytes}, {"arithmetic_added", s.again / s.flops}});
+  }
+  for (const BlockRecompute again : c.blocks) json["blocks"].push_back(name_of(again));
+  return json;
+}
+
 nlohmann::json json_of(const PlannedSpan& s) {
   const Recipe& r = s.span.recipe;
   return {{"phase", s.span.phase},
@@ -111,7 +123,8 @@ void print(const LayoutPlan& plan, const Machine& machine) {
             << fmt::format(
                    "\n{} parameters{}; {:.4g} GFLOP a step{} ({:.4g} with what is computed again); {}\n", a.num_params,
                    plan.run.model.adapter ? fmt::format(", of which {} learn", a.num_trained) : "", a.model_flops / 1e9,
-                   world > 1 ? " and rank" : "", a.hardware_flops / 1e9, machine.description);
+                   world > 1 ? " and rank" : "", a.hardware_flops / 1e9, machine.description)
+            << to_string(plan.run.recompute);
 }
 
 // With train.epochs as steps, where its data is there and needs no tokenizing first; else why not.
@@ -172,6 +185,7 @@ void add_memory(const Recipe& recipe, bool instructions, nlohmann::json* json) {
                 {"model_flops_per_step", a.model_flops},
                 {"hardware_flops_per_step", a.hardware_flops},
                 {"world", plan.run.step.mesh.world()}});
+  if (!plan.run.recompute.blocks.empty()) (*json)["recompute"] = json_of(plan.run.recompute);
   add_length(recipe, plan.run.model.vocab_size, json);
   if (instructions) (*json)["step"] = to_json(step_data_of(plan.run, *machine.workspace_model));
   for (const RankClass& c : plan.classes) (*json)["classes"].push_back(json_of(c));

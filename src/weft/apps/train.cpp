@@ -167,8 +167,8 @@ RunLock begin_run(const Recipe& recipe, const Machine& machine, const std::vecto
     std::cerr << "warning: " << warning << "\n";
   RunLock lock = claim_run_folder(recipe);
   if (const auto failed = keep_tokenizer(tokenizer, recipe.run.dir)) std::cerr << "warning: " << *failed << "\n";
-  std::cerr << header(recipe, machine, plan) << to_string(plan.memory) << (has_phases(recipe) ? to_string(phases) : "")
-            << std::flush;
+  std::cerr << header(recipe, machine, plan) << to_string(plan.memory) << to_string(plan.recompute)
+            << (has_phases(recipe) ? to_string(phases) : "") << std::flush;
   return lock;
 }
 

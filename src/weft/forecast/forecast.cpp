@@ -5,6 +5,7 @@
 
 #include "weft/base/error.h"
 #include "weft/forecast/cluster.h"
+#include "weft/plan/recompute_budget.h"
 #include "weft/recipe/recipe_phases.h"
 
 namespace weft {
@@ -59,16 +60,11 @@ FailureSpec RunForecast::failures() const {
           .restart_s = cluster.restart_s};
 }
 
-void require_priced(const Recipe& recipe, const StepSpec& s) {
+void require_priced(const Recipe& recipe) {
   if (has_phases(recipe))
     throw ConfigError(
         "a forecast is of steps that are alike, and those of this recipe are not ([[phase]], train.rampup_batch_size); "
         "what works: a recipe for each phase");
-  if (s.scores_first || s.scores_base || s.scores_others || s.teacher || !s.frozen.empty())
-    throw ConfigError(fmt::format(
-        "train.objective = \"{}\" runs frozen models, or the model forward first, and that is not forecast yet; what "
-        "works: train.objective = \"cross_entropy\"",
-        recipe.train.objective));
 }
 
 namespace {
@@ -96,8 +92,15 @@ void share_memory(ClusterSpec& cluster, int64_t ranks) {
 
 }  // namespace
 
+RunPlan forecast_plan(const Recipe& recipe, const HfConfig& config) {
+  RunPlan plan = prepare_run(recipe, config, 0);
+  settle_recompute(recipe, plan, WorkspaceModel());
+  return plan;
+}
+
 RunForecast forecast_run(const Recipe& recipe, const HfConfig& config, const ClusterSpec& cluster,
                          const Profiles& profiles) {
+  require_priced(recipe);
   const int64_t ranks = mesh_sizes_of(recipe).world();
   if (cluster.num_devices > 0 && ranks > cluster.num_devices)
     throw ConfigError(fmt::format("the layout has {} ranks, the cluster {} devices; what fits: {}", ranks,
@@ -109,8 +112,7 @@ RunForecast forecast_run(const Recipe& recipe, const HfConfig& config, const Clu
                     ranks, cluster.domain));
   const MeasuredRanks* measured = measured_of(cluster, ranks);
   if (measured != nullptr) require_measured(recipe, *measured);
-  const RunPlan plan = prepare_run(recipe, config, 0);
-  require_priced(recipe, plan.step);
+  const RunPlan plan = forecast_plan(recipe, config);
   if (measured != nullptr && measured->best_rate(name_of(plan.step.precision.compute)) == 0)
     throw ConfigError(
         fmt::format("train.precision = \"{}\", but the cluster was measured in others alone; what works: "

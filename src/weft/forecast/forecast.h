@@ -31,9 +31,11 @@ struct RunForecast {
   double price_per_step() const { return cluster.price_per_device_hour / 3600 * num_devices() * step.step_s; }
 };
 
-// Throws ConfigError where a step has parts that are not priced, and would be forecast to cost nothing: passes of
-// frozen models; or where the steps of the recipe are not alike.
-void require_priced(const Recipe& recipe, const StepSpec& step);
+// Throws ConfigError where the steps of the recipe are not alike.
+void require_priced(const Recipe& recipe);
+
+// The plan of rank 0, as forecast_run prices it: with what a budget recomputes. Throws what planning throws.
+RunPlan forecast_plan(const Recipe& recipe, const HfConfig& config);
 
 // As weft runs it. Throws ConfigError where the layout has more ranks than the cluster devices, naming settings that
 // fit; and what planning throws.

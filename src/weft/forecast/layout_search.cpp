@@ -253,9 +253,21 @@ std::string nearest_of(const Search& search, LayoutPlanner& planner, double room
 SearchResult search_layouts(const Recipe& recipe, const HfConfig& config, const ClusterSpec& cluster,
                             const Profiles& profiles, const SearchSpec& spec) {
   check(spec, cluster);
+  if (recipe.parallel.recompute == RecomputeKind::budget)
+    throw ConfigError(
+        "the search cannot run with parallel.recompute = \"budget\": it tries none, selective and full of every "
+        "layout; "
+        "the nearest that works: parallel.recompute = \"none\" and no parallel.memory_budget, and \"budget\" with the "
+        "layout that it finds");
+  require_priced(recipe);
+  if (recipe.train.objective != ObjectiveKind::cross_entropy)
+    throw ConfigError(fmt::format(
+        "the search cannot run with train.objective = \"{}\": its bounds know no forward-only passes; the nearest that "
+        "works: train.objective = \"cross_entropy\", and then --cluster with the objective and the layout that it "
+        "finds",
+        recipe.train.objective));
   const LayoutChoice one_rank{.sequence_parallel = true};
   const RunPlan plan = prepare_run(with_choice(recipe, one_rank), config, 0);
-  require_priced(recipe, plan.step);
   const ProgramProfile profile = program_on(cluster, profiles.of("weft", plan.model.has_experts()));
   LayoutBounds bounds(recipe, config, cluster, profile);
   LayoutPlanner planner(recipe, config, cluster, profiles);

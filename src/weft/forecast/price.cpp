@@ -171,6 +171,7 @@ Priced price_end(const StageWork& stage, double forward, double backward, const 
 
 // The actions of a kind of stage, priced.
 struct PricedStage {
+  Priced before;       // its forward-only passes of a step
   Priced busy;         // all its actions of a step, without the end
   double seconds = 0;  // of them
   Priced end;
@@ -181,6 +182,7 @@ PricedStage price_stage(const StageWork& stage, const RunWork& run, const Pace& 
   PricedStage priced;
   std::map<std::pair<char, int>, std::pair<double, double>> sums;  // seconds, times
   double forward = 0, backward = 0;
+  if (stage.before.times > 0) priced.before = price_action(stage.before, pace);
   for (const ActionWork& a : stage.actions) {
     const Priced one = price_action(a, pace);
     const double times = double(a.times), busy = one.busy();
@@ -225,6 +227,18 @@ double simulated_seconds(const RunWork& run, const std::vector<PricedStage>& kin
   return at_longer + each * double(m - longer);
 }
 
+// Forward-only passes of all stages: micro-batches follow each other through them.
+double seconds_before(const RunWork& run, const std::vector<PricedStage>& kinds) {
+  double through = 0, slowest = 0;  // of all micro-batches
+  for (const int kind : run.kind_of) {
+    const double busy = kinds[size_t(kind)].before.busy();
+    through += busy;
+    slowest = std::max(slowest, busy);
+  }
+  const auto m = double(run.num_micro_batches);
+  return through / m + slowest * (m - 1) / m;
+}
+
 struct PricedRun {
   std::vector<PricedStage> kinds;
   size_t slowest = 0;  // of kinds
@@ -258,16 +272,19 @@ StepForecast price_step(const RunWork& run, const ProgramProfile& p, const Pipel
   if (run.mesh.pp > 1)
     forecast.bubble_s = how.simulated ? std::max(0.0, simulated_seconds(run, priced.kinds) - slowest.seconds)
                                       : how.factor * priced.others / run.pipeline.num_chunks;
+  const double before = seconds_before(run, priced.kinds);
+  forecast.bubble_s += before - slowest.before.busy();
   const Priced* end = &slowest.end;
   for (const PricedStage& kind : priced.kinds)
     if (kind.end.busy() > end->busy()) end = &kind.end;
   Priced all = slowest.busy;
+  all.add(slowest.before, 1);
   all.add(*end, 1);
   forecast.compute_s = all.compute_s;
   forecast.launch_s = all.launch;
   forecast.slowdown_s = all.slowdown;
   for (const auto& [axis, seconds] : all.exposed) forecast.exposed_s[*axis] = seconds;
-  forecast.step_s = slowest.seconds + forecast.bubble_s + end->busy();
+  forecast.step_s = slowest.before.busy() + slowest.seconds + forecast.bubble_s + end->busy();
   return forecast;
 }
 

@@ -6,6 +6,7 @@
 
 #include "weft/base/error.h"
 #include "weft/forecast/csv.h"
+#include "weft/plan/recompute_budget.h"
 
 namespace weft {
 namespace {
@@ -35,7 +36,8 @@ void set_network(const RunRow& row, ClusterSpec& cluster) {
 // The same for all rows that are planned alike: the work, or why there is none.
 void plan_work(const RowRun& run, const ClusterSpec& cluster, ProductFormat format, PlannedRow& planned) {
   try {
-    const RunPlan plan = prepare_run(run.recipe, run.config, 0);
+    RunPlan plan = prepare_run(run.recipe, run.config, 0);
+    settle_recompute(run.recipe, plan, WorkspaceModel());
     auto work = std::make_shared<RunWork>(work_of(run.recipe, plan, cluster, format));
     planned.bubble_factor = bubble_factor(*work, ProgramProfile());
     const auto fullest = std::max_element(work->kinds.begin(), work->kinds.end(),

@@ -158,6 +158,12 @@ TransferWork transfer_of(const std::string& axis, Traffic::Kind kind, Traffic::C
           .inside = spread.is_inside()};
 }
 
+ComputeWork times(int64_t n, ComputeWork work) {
+  for (double& seconds : work.seconds) seconds *= double(n);
+  work.kernels *= n;
+  return work;
+}
+
 std::vector<TransferWork> transfers_of(const std::vector<StepPart>& parts, const RunWork& run,
                                        const ClusterSpec& cluster, bool cut_over_tp) {
   Traffic all;
@@ -179,22 +185,36 @@ std::string kind_text(const ModelSpec& model, const TransformerPlan& plan) {
   for (const ModelPart& part : plan.parts) {
     text += fmt::format("{}{} ", part.embedding ? "embedding " : "", part.head ? "head " : "");
     for (int64_t b = 0; b < part.blocks.count; ++b) {
-      const LayerSpec layer = model.layer(part.blocks.first + b);
-      text += fmt::format("{}{};", layer.experts ? "experts" : "dense", layer.window);
+      const int64_t l = part.blocks.first + b;
+      const LayerSpec layer = model.layer(l);
+      const std::string_view again = plan.recompute.empty() ? "" : name_of(plan.recompute[size_t(l)]);
+      text += fmt::format("{}{}{};", layer.experts ? "experts" : "dense", layer.window, again);
     }
     text += "|";
   }
   return text;
 }
 
+// A dry run fills the buffers of experts on other ranks, which have room for all rows that may come. What takes time
+// are the rows that do: as many on each rank, if the load is balanced.
+StepSpec with_balanced_experts(StepSpec step) {
+  step.model.layers.capacity = {.factor = 1, .drops = true};
+  return step;
+}
+
 // All but its memory.
 StageWork stage_actions(const RunPlan& plan, const StepSpec& step, const RunWork& run, const ClusterSpec& cluster,
                         ProductFormat format) {
-  const StepData data = step_data_of(plan.model, step, *plan.optimizer, WorkspaceModel());
+  const StepData data = step_data_of(plan.model, with_balanced_experts(step), *plan.optimizer, WorkspaceModel());
   const Pricing pricing(plan.model, run.mesh.tp, cluster, measured_of(cluster, run.mesh.world()), format);
   const bool cut_over_tp = step.model.layers.stream == Spmd::Shard0;
   StageWork work{.end = compute_of({data.end}, pricing),
                  .end_transfers = transfers_of({data.end}, run, cluster, cut_over_tp)};
+  if (!data.before.ops.empty())
+    work.before = {.what = Do::forward,
+                   .times = 1,
+                   .compute = times(run.num_micro_batches, compute_of({data.before}, pricing)),
+                   .transfers = transfers_of({data.before}, run, cluster, cut_over_tp)};
   for (const StepAction& a : data.actions)
     work.actions.push_back({.what = a.what,
                             .chunk = a.chunk,
@@ -224,7 +244,7 @@ std::string_view name_of(WorkClass c) {
 }
 
 std::map<std::string, OpWork> work_by_op(const RunPlan& plan, const ClusterSpec& cluster) {
-  const StepData data = step_data_of(plan, WorkspaceModel());
+  const StepData data = step_data_of(plan.model, with_balanced_experts(plan.step), *plan.optimizer, WorkspaceModel());
   const MeshSizes& mesh = plan.step.mesh;
   const Pricing pricing(plan.model, mesh.tp, cluster, measured_of(cluster, mesh.world()), ProductFormat::bits16);
   std::map<std::string, OpWork> all;
@@ -237,6 +257,7 @@ std::map<std::string, OpWork> work_by_op(const RunPlan& plan, const ClusterSpec&
       for (const double s : work.seconds) sum.seconds += s * double(times);
     }
   };
+  add(data.before, plan.step.order.num_micro_batches);
   for (const StepAction& action : data.actions)
     for (const StepPart& part : action.parts) add(part, action.times);
   add(data.end, 1);
@@ -296,7 +317,7 @@ RunWork work_of(const Recipe& recipe, const RunPlan& plan, const ClusterSpec& cl
   std::map<std::string, int> known;
   for (int stage = 0; stage < run.mesh.pp; ++stage) {
     const int rank = rank_at(run.mesh, {.dp = 0, .pp = stage, .cp = 0, .tp = 0});
-    const StepSpec step = step_of(with_layout, plan.model, rank, plan.config.teacher.get());
+    const StepSpec step = step_of(with_layout, plan, rank);
     const auto [at, is_new] = known.try_emplace(kind_text(plan.model, step.model), int(run.kinds.size()));
     if (is_new) run.kinds.push_back(stage_work(plan, step, run, cluster, format));
     run.kind_of.push_back(at->second);

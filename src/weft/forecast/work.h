@@ -64,6 +64,8 @@ struct ActionWork {
 };
 struct StageWork {
   std::vector<ActionWork> actions = {};
+  ActionWork before =
+      {};  // forward-only passes over all micro-batches, before the first action; no times if there are none
   ComputeWork end = {};  // behind the last action
   std::vector<TransferWork> end_transfers = {};
   int64_t memory_bytes = 0;  // of a rank, as planned ...

@@ -205,13 +205,26 @@ void Transformer::declare_blocks(const ModelPart& part) {
   for (int64_t l = part.blocks.first; l < part.blocks.end(); ++l) {
     const std::string name = block_name(l);
     const Block& block =
-        *blocks_.emplace_back(std::make_unique<Block>(params_, name, block_spec(l, spec_.layer(l)), plan_.layers));
+        *blocks_.emplace_back(std::make_unique<Block>(params_, name, block_spec(l, spec_.layer(l)), block_plan(l)));
     const int unit = params_.close_unit(name, 2 + l);
-    if (plan_.recompute_blocks)
+    if (is_recomputed(l))
       add(LayerKind::block, own<LayerOf<Recompute<Block>>>(recomputed_.emplace_back(block)), {unit});
     else
       add(LayerKind::block, own<LayerOf<Block>>(block), {unit});
   }
+}
+
+LayerPlan Transformer::block_plan(int64_t l) const {
+  LayerPlan plan = plan_.layers;
+  if (plan_.recompute.empty()) return plan;
+  const BlockRecompute again = plan_.recompute[size_t(l)];
+  plan.keep_activations = again == BlockRecompute::none || again == BlockRecompute::full;
+  plan.keep_attention = again == BlockRecompute::activations;
+  return plan;
+}
+
+bool Transformer::is_recomputed(int64_t l) const {
+  return plan_.recompute.empty() ? plan_.recompute_blocks : plan_.recompute[size_t(l)] == BlockRecompute::full;
 }
 
 Block::Spec Transformer::block_spec(int64_t l, const LayerSpec& layer) {

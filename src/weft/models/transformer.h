@@ -20,9 +20,16 @@ struct ModelPart {
   bool embedding = true, head = true;  // before them, and behind
 };
 
+// What a block computes again in backward instead of keeping it, the least first: nothing; what takes no products (norm
+// outputs, MLP activations); the attention core too; all of it but its input.
+enum class BlockRecompute : uint8_t { none, activations, selective, full };
+inline constexpr size_t kBlockRecomputes = 4;
+
 struct TransformerPlan {
   LayerPlan layers;
-  bool recompute_blocks = false;      // keep only the input of each block
+  bool recompute_blocks = false;  // keep only the input of each block
+  // Of each block of the whole model, in place of what `layers` and recompute_blocks say of all; none: as these say.
+  std::vector<BlockRecompute> recompute = {};
   int64_t max_positions = 0;          // longest sequence that will be seen: rows of the table of rotations
   std::vector<ModelPart> parts = {};  // what this rank has of the model, chunk by chunk; none: all of it, as one
   // The pipeline rank with the other end of the model, where embedding and head use one table and lie on two.
@@ -80,6 +87,8 @@ class Transformer final : public Model {
   const Tensor& rope_table(const RopeSpec& spec);
   void declare_embedding();
   void declare_blocks(const ModelPart& part);
+  LayerPlan block_plan(int64_t l) const;
+  bool is_recomputed(int64_t l) const;
   Block::Spec block_spec(int64_t l, const LayerSpec& layer);
   void declare_head();
   Param& table_in_head(std::vector<int>& units);

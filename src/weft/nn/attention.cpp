@@ -32,7 +32,7 @@ AttentionSinks::Spec sinks_of(const SelfAttention::Spec& s, bool keys_everywhere
 
 SelfAttention::SelfAttention(ParamStore& params, const std::string& name, const Spec& spec, const LayerPlan& plan)
     : spec_(spec),
-      keep_(plan.keep_activations),
+      keep_(plan.keeps_attention()),
       enter_(Axis::tp, plan.stream, Spmd::Replicate),
       qkv_(params, name + ".qkv",
            {.in = spec.width,

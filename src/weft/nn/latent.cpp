@@ -4,7 +4,7 @@ namespace weft {
 
 Latent::Latent(ParamStore& params, const std::string& name, const Spec& spec, const LayerPlan& plan)
     : spec_(spec),
-      keep_(plan.keep_activations),
+      keep_(plan.keeps_attention()),
       down_(params, name + "_down",
             {.in = spec.width,
              .out = spec.rank + spec.rotated,

@@ -34,7 +34,7 @@ std::optional<Latent> made_if(bool exists, ParamStore& params, const std::string
 
 LatentAttention::LatentAttention(ParamStore& params, const std::string& name, const Spec& spec, const LayerPlan& plan)
     : spec_(spec),
-      keep_(plan.keep_activations),
+      keep_(plan.keeps_attention()),
       q_latent_(made_if(spec.q_rank > 0, params, name + ".q", latent_spec(spec, spec.q_rank, 0), plan)),
       kv_latent_(params, name + ".kv", latent_spec(spec, spec.kv_rank, spec.rope_dim), plan),
       enter_(Axis::tp, plan.stream, Spmd::Replicate),

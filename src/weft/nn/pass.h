@@ -99,10 +99,12 @@ struct LayerPlan {
   ContextPlan context = {};
   ExpertCapacity capacity = {};  // of ranks with experts that others have not
   bool keep_activations = true;  // false: norm outputs, MLP activations and the attention core are computed again
+  bool keep_attention = false;   // then all the same kept: what the attention core makes, and latents
   int64_t logits_bytes = int64_t{64} << 20;  // of logits at once: small beside what blocks save
   // How a whole weight applied to the stream is held: ranks do equal work on an Invariant stream, different work on a
   // cut one.
   Spmd whole() const { return stream == Spmd::Invariant ? Spmd::Invariant : Spmd::Replicate; }
+  bool keeps_attention() const { return keep_activations || keep_attention; }
   Spmd table() const { return cut_vocabulary ? Spmd::Shard0 : whole(); }
 };
 

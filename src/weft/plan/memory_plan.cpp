@@ -7,8 +7,37 @@ namespace {
 
 // A rank's share of the arithmetic of a step before the update: the whole model on one rank, one micro-batch, over all
 // ranks.
-double flops_share(const ModelSpec& model, StepSpec step, const Optimizer& optimizer, const WorkspaceModel& workspace) {
+double flops_share(const ModelSpec& model, const StepSpec& step, const Optimizer& optimizer,
+                   const WorkspaceModel& workspace) {
   const double share = double(step.order.global_micro_batches()) / double(step.mesh.world());
+  return DryStep(model, on_one_rank(step), optimizer, workspace).run() * share;
+}
+
+bool computes_twice(const StepSpec& step) {
+  return !step.model.layers.keep_activations || step.model.recompute_blocks || !step.model.recompute.empty() ||
+         step.counts_experts || step.scores_first;
+}
+
+// The same step with nothing computed twice: no recomputation, no pass by the model itself before it, for what routers
+// choose or for an objective.
+StepSpec computed_once(StepSpec step) {
+  step.counts_experts = step.scores_first = false;
+  step.model.layers.keep_activations = true;
+  step.model.recompute_blocks = false;
+  step.model.recompute.clear();
+  return step;
+}
+
+void check_positions(const ModelSpec& model, const StepSpec& step) {
+  if (model.learned_positions && step.seq_length > model.max_positions) {
+    throw ConfigError(fmt::format("train.seq_length = {}: the model has a table of {} positions; use at most that",
+                                  step.seq_length, model.max_positions));
+  }
+}
+
+}  // namespace
+
+StepSpec on_one_rank(StepSpec step) {
   step.mesh = {};
   step.rank = 0;
   step.order = {};
@@ -25,30 +54,8 @@ double flops_share(const ModelSpec& model, StepSpec step, const Optimizer& optim
   };
   for (FrozenSpec& f : step.frozen) make_whole(f);
   if (step.teacher) make_whole(step.teacher->frozen);
-  return DryStep(model, step, optimizer, workspace).run() * share;
-}
-
-bool computes_twice(const StepSpec& step) {
-  return !step.model.layers.keep_activations || step.model.recompute_blocks || step.counts_experts || step.scores_first;
-}
-
-// The same step with nothing computed twice: no recomputation, no pass by the model itself before it, for what routers
-// choose or for an objective.
-StepSpec computed_once(StepSpec step) {
-  step.counts_experts = step.scores_first = false;
-  step.model.layers.keep_activations = true;
-  step.model.recompute_blocks = false;
   return step;
 }
-
-void check_positions(const ModelSpec& model, const StepSpec& step) {
-  if (model.learned_positions && step.seq_length > model.max_positions) {
-    throw ConfigError(fmt::format("train.seq_length = {}: the model has a table of {} positions; use at most that",
-                                  step.seq_length, model.max_positions));
-  }
-}
-
-}  // namespace
 
 MemoryPlan measure_forward(const ModelSpec& model, const StepSpec& step, const WorkspaceModel& workspace) {
   check_positions(model, step);

@@ -48,6 +48,9 @@ MemoryPlan measure_memory(const ModelSpec& model, const StepSpec& step, const Op
 Arithmetic measure_arithmetic(const ModelSpec& model, const StepSpec& step, const Optimizer& optimizer,
                               const WorkspaceModel& workspace);
 
+// The step as one rank alone would do it with the whole model, for one micro-batch.
+StepSpec on_one_rank(StepSpec step);
+
 // To score text only: weights, constants and `evaluation`, no gradients or optimizer state.
 MemoryPlan measure_forward(const ModelSpec& model, const StepSpec& step, const WorkspaceModel& workspace);
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "weft/plan/recompute_budget.h"
 #include "weft/plan/teacher.h"
 #include "weft/schedule/block_layout.h"
 #include "weft/step/dpo.h"
@@ -145,12 +146,14 @@ void set_objective(const Recipe& r, const ModelSpec& model, StepSpec& step) {
 
 RunPlan plan_run(const Recipe& recipe, const WorkspaceModel& workspace, int rank) {
   RunPlan plan = prepare_run(recipe, rank);
+  settle_recompute(recipe, plan, workspace);
   plan.memory = measure(plan.model, plan.step, *plan.optimizer, workspace);
   return plan;
 }
 
 RunPlan plan_run(const Recipe& recipe, HfConfig config, const WorkspaceModel& workspace, int rank) {
   RunPlan plan = prepare_run(recipe, std::move(config), rank);
+  settle_recompute(recipe, plan, workspace);
   plan.memory = measure(plan.model, plan.step, *plan.optimizer, workspace);
   return plan;
 }
@@ -268,6 +271,12 @@ RunPlan prepare_run(const Recipe& recipe, HfConfig config, int rank) {
   plan.lr = lr_schedule_of(recipe);
   plan.loss_scale = loss_scale_of(recipe);
   return plan;
+}
+
+StepSpec step_of(const Recipe& recipe, const RunPlan& run, int rank) {
+  StepSpec step = step_of(recipe, run.model, rank, run.config.teacher.get());
+  step.model.recompute = run.recompute.blocks;
+  return step;
 }
 
 StepSpec step_of(const Recipe& r, const ModelSpec& model, int rank, const HfConfig* teacher) {

@@ -7,6 +7,7 @@
 #include "weft/optim/lr_schedule.h"
 #include "weft/plan/layout.h"
 #include "weft/plan/memory_plan.h"
+#include "weft/plan/recompute_choice.h"
 #include "weft/recipe/recipe.h"
 
 namespace weft {
@@ -19,6 +20,7 @@ struct RunPlan {
   LrSchedule lr;         // of a recipe by epochs only once it is known how many steps these are: lr_schedule_of
   LossScale loss_scale;  // as it is at first
   MemoryPlan memory;
+  RecomputeChoice recompute = {};  // of parallel.recompute = "budget", once it is settled
 };
 
 // Reads config.json of the recipe's model folder and measures the step. Throws ConfigError, FileError or
@@ -31,9 +33,11 @@ RunPlan plan_run(const Recipe& recipe, HfConfig config, const WorkspaceModel& wo
 // The schedule of a recipe whose length is in steps (train.train_iters).
 LrSchedule lr_schedule_of(const Recipe& recipe);
 
-// All of it but `memory`; and the step of another rank of the same run.
+// All of it but `memory` and `recompute`; and the step of another rank of the same run, with `recompute` once that is
+// settled (plan/recompute_budget.h).
 RunPlan prepare_run(const Recipe& recipe, int rank);
 RunPlan prepare_run(const Recipe& recipe, HfConfig config, int rank);
 StepSpec step_of(const Recipe& recipe, const ModelSpec& model, int rank, const HfConfig* teacher = nullptr);
+StepSpec step_of(const Recipe& recipe, const RunPlan& run, int rank);
 
 }  // namespace weft

@@ -44,6 +44,10 @@ class Collector {
 
  private:
   void begin(const Action* action, const Instruction& i) {
+    if (std::exchange(is_before_, false)) {
+      data_.before.ops = ops_.take();
+      data_.before.transfers = dry_.traffic().counts();
+    }
     if (next_ == now_.parts.size()) {
       end_action();
       if (action != nullptr) begin_action(*action);
@@ -96,6 +100,7 @@ class Collector {
   StepAction now_ = {};
   size_t next_ = 0;
   StepPart* open_ = nullptr;
+  bool is_before_ = true;
   Traffic sent_;
 };
 
@@ -126,6 +131,14 @@ std::string list_of(const StepAction& a, const Shows& shows) {
     text += fmt::format("{} {}{}{}", text.empty() ? ":" : ",", name_of(p.what.op), p.of.empty() ? "" : " ", p.of);
   }
   return text;
+}
+
+// "dp all-gather, tp reduce-scatter"
+std::string kinds_of(const StepPart& part) {
+  std::vector<std::string> kinds;
+  for (const auto& [what, count] : part.transfers)
+    kinds.push_back(fmt::format("{} {}", what.first, name_of(what.second)));
+  return kinds.empty() ? "nothing" : fmt::format("{}", fmt::join(kinds, ", "));
 }
 
 nlohmann::json to_json(const StepOp& op) {
@@ -172,16 +185,8 @@ StepData step_data_of(const RunPlan& run, const WorkspaceModel& workspace) {
   return step_data_of(run.model, run.step, *run.optimizer, workspace);
 }
 
-StepData step_data_of(const ModelSpec& model, const StepSpec& given, const Optimizer& optimizer,
+StepData step_data_of(const ModelSpec& model, const StepSpec& step, const Optimizer& optimizer,
                       const WorkspaceModel& workspace) {
-  StepSpec step = given;
-  step.evaluates = step.scores_first = step.counts_experts = false;
-  step.frozen.clear();
-  step.scores_base = false;
-  step.teacher.reset();
-  step.stored.reset();
-  step.num_sums = 0;
-  step.scores_others = false;
   DryStep dry(model, step, optimizer, workspace);
   return Collector(dry).run();
 }
@@ -234,6 +239,8 @@ std::vector<std::vector<int>> needs_of(const Instructions& list, const std::vect
 
 std::string to_string(const StepData& data) {
   std::string text;
+  if (!data.before.ops.empty())
+    text += fmt::format("before it, forward only: {} ops a micro-batch\n", data.before.ops.size());
   for (const StepAction& a : data.actions)
     text += title_of(a, a.times) + list_of(a, [](const Instruction&) { return true; }) + "\n";
   return text;
@@ -255,16 +262,15 @@ std::string moves_of(const StepData& data) {
     (same == lines.end() ? lines.emplace_back(Line{&a, std::move(list)}) : *same).times += a.times;
   }
   std::string text;
+  if (!data.before.ops.empty()) text += fmt::format("before it, forward only: {}\n", kinds_of(data.before));
   for (const Line& l : lines) text += title_of(*l.first, l.times) + l.list + "\n";
-  std::vector<std::string> at_end;
-  for (const auto& [what, count] : data.end.transfers)
-    at_end.push_back(fmt::format("{} {}", what.first, name_of(what.second)));
-  return text + fmt::format("the end, sums and update: {}\n",
-                            at_end.empty() ? "nothing" : fmt::format("{}", fmt::join(at_end, ", ")));
+  return text + fmt::format("the end, sums and update: {}\n", kinds_of(data.end));
 }
 
 nlohmann::json to_json(const StepData& data) {
   nlohmann::json json{{"actions", nlohmann::json::array()}, {"end", to_json(data.end)}};
+  if (!data.before.ops.empty())
+    json["before"] = {{"ops", to_json(data.before)["ops"]}, {"transfers", to_json(data.before)["transfers"]}};
   for (const StepAction& a : data.actions) {
     nlohmann::json& one = json["actions"].emplace_back(
         nlohmann::json{{"action", std::string(1, char(a.what))}, {"chunk", a.chunk}, {"times", a.times}});

@@ -48,12 +48,14 @@ struct StepAction {
 };
 
 struct StepData {
+  // What a micro-batch has before the step, forward only: scores of an objective by the model and by frozen ones, a
+  // teacher's pass, the count of experts. Its transfers are those of all micro-batches, with the sums over them.
+  StepPart before;
   std::vector<StepAction> actions;  // in the order of their first time
   StepPart end;                     // behind the last action: sums that are missing, norm, update
 };
 
-// The data of the rank whose step it is, without the forward-only passes of an objective and what a teacher adds.
-// Throws what planning throws.
+// The data of the rank whose step it is. Throws what planning throws.
 StepData step_data_of(const RunPlan& run, const WorkspaceModel& workspace);
 StepData step_data_of(const ModelSpec& model, const StepSpec& step, const Optimizer& optimizer,
                       const WorkspaceModel& workspace);
@@ -61,7 +63,8 @@ StepData step_data_of(const ModelSpec& model, const StepSpec& step, const Optimi
 // What each instruction needs: the layers' order, values that were fetched, tensors that were received.
 std::vector<std::vector<int>> needs_of(const Instructions& list, const std::vector<ModelLayer>& layers);
 
-// "F of chunk 0, 8 times: load, fetch embed.tokens, ..."
+// "F of chunk 0, 8 times: load, fetch embed.tokens, ..."; first "before it, forward only: 212 ops a micro-batch", if
+// so.
 std::string to_string(const StepData& data);
 // The same of what moves between ranks and memories alone: "F of chunk 0, 8 times: receive, fetch blocks.2, send"; and
 // what the end sends: "the end, sums and update: dp reduce-scatter".

@@ -75,8 +75,8 @@ constexpr auto names_of(CpCommType) { return std::array{"p2p"sv, "all_gather"sv,
 enum class ExpertOverflow : uint8_t { error, drop };
 constexpr auto names_of(ExpertOverflow) { return std::array{"error"sv, "drop"sv}; }
 
-enum class RecomputeKind : uint8_t { none, selective, full };
-constexpr auto names_of(RecomputeKind) { return std::array{"none"sv, "selective"sv, "full"sv}; }
+enum class RecomputeKind : uint8_t { none, selective, full, budget };
+constexpr auto names_of(RecomputeKind) { return std::array{"none"sv, "selective"sv, "full"sv, "budget"sv}; }
 
 enum class BackendKind : uint8_t { automatic, cpu, cuda, ref };
 constexpr auto names_of(BackendKind) { return std::array{"auto"sv, "cpu"sv, "cuda"sv, "ref"sv}; }

@@ -114,6 +114,7 @@ struct Recipe {
     bool sequence_parallel = true;
     ScheduleKind pipeline_schedule = ScheduleKind::one_f_one_b;
     RecomputeKind recompute = RecomputeKind::none;
+    std::string memory_budget = {};  // of recompute "budget", which needs it: a size (base/byte_size.h)
     int64_t virtual_pipeline_parallel_size = 0;
     std::vector<int64_t> pipeline_layout = {};
     bool operator==(const Parallel&) const = default;

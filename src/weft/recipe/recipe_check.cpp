@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "weft/base/ascii.h"
+#include "weft/base/byte_size.h"
 #include "weft/base/error.h"
 #include "weft/base/nearest.h"
 #include "weft/comm/process_mesh.h"
@@ -255,6 +256,19 @@ void check_pipeline(const Recipe::Parallel& p, Conflicts& c) {
             .nearest = "parallel.pipeline_layout = []"});
 }
 
+void check_memory_budget(const Recipe::Parallel& p, Conflicts& c) {
+  const bool has_budget = p.recompute == RecomputeKind::budget;
+  c.unless(has_budget || p.memory_budget.empty(), {.key = "parallel.memory_budget",
+                                                   .others = {"parallel.recompute"},
+                                                   .expected = "empty unless parallel.recompute = \"budget\"",
+                                                   .nearest = "parallel.recompute = \"budget\""});
+  c.unless(!has_budget || byte_size_of(p.memory_budget),
+           {.key = "parallel.memory_budget",
+            .others = {"parallel.recompute"},
+            .expected = "the most that a rank's plan may take, as \"60GiB\" or \"800MiB\", with parallel.recompute = "
+                        "\"budget\""});
+}
+
 void check_length(const Recipe::Train& t, Conflicts& c) {
   c.unless(t.train_iters > 0 || t.epochs > 0, {.key = "train.train_iters",
                                                .others = {"train.epochs"},
@@ -376,6 +390,7 @@ std::vector<Conflict> conflicts(const Recipe& recipe) {
   check_order(recipe.parallel, c);
   check_data(recipe.data, recipe.train, recipe.phases, c);
   check_pipeline(recipe.parallel, c);
+  check_memory_budget(recipe.parallel, c);
   check_length(recipe.train, c);
   check_best(recipe, c);
   check_tasks(recipe.eval, c);

@@ -86,7 +86,9 @@ constexpr KeyAlias kKeys[] = {
      "parallel.zero_stage", "1 shards the optimizer's state, 2 gradients too, 3 weights too"},
     {"gradient_checkpointing activation_checkpointing activation_checkpoint activation_checkpoint.mode "
      "recompute_granularity recompute_activations recompute_method",
-     "parallel.recompute", "it is one of \"none\", \"selective\", \"full\""},
+     "parallel.recompute", "it is one of \"none\", \"selective\", \"full\", \"budget\""},
+    {"activation_memory_budget memory_limit max_memory gpu_memory", "parallel.memory_budget",
+     "with parallel.recompute = \"budget\""},
     {"save_steps save_every save_freq checkpoint_interval checkpoint.interval checkpoint_every",
      "checkpoint.save_interval"},
     {"save_total_limit keep_last_n max_checkpoints keep_latest_k", "checkpoint.keep_latest"},

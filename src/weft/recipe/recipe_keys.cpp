@@ -337,7 +337,11 @@ std::vector<RecipeKey> recipe_keys(Recipe& r) {
        kMayChange},
       {"parallel.recompute", choice(p.recompute), anything(),
        "what is computed again in backward instead of kept; selective: norms, activations, attention core; full: whole "
-       "blocks",
+       "blocks; budget: of each block as little as parallel.memory_budget allows, on each pipeline stage by itself",
+       kMayChange},
+      {"parallel.memory_budget", &p.memory_budget, anything(),
+       "with recompute = \"budget\": what a rank's planned memory may be at most, as \"60GiB\" (KiB, MiB, GiB, TiB; "
+       "KB, MB, GB, TB); else empty",
        kMayChange},
 
       {"checkpoint.save_interval", &c.save_interval, count(0),

@@ -60,6 +60,10 @@ class ResultsFile {
     }
     return x;
   }
+  nlohmann::json judge(const nlohmann::json& set) const {  // null: nobody
+    const nlohmann::json* judge = JsonFields(set, name_).find("judge");
+    return judge == nullptr ? nlohmann::json() : *judge;
+  }
   std::string hash(const nlohmann::json& set) const { return JsonFields(set, name_).string("hash"); }
 
  private:
@@ -93,6 +97,48 @@ Comparison compare(const PairedScores& a, const PairedScores& b) {
   return c;
 }
 
+// Two files, and what only one of them has.
+struct TwoResults {
+  const ResultsFile &a, &b;
+  std::vector<std::string>* left_out;
+
+  void leave_out(const std::string& what, const ResultsFile& only_in) const {
+    if (left_out != nullptr) left_out->push_back(fmt::format("{}: only in {}", what, only_in.name()));
+  }
+  void require_comparable(const std::string& task, const nlohmann::json& set_a, const nlohmann::json& set_b) const {
+    if (a.hash(set_a) != b.hash(set_b) || a.samples(set_a).size() != b.samples(set_b).size())
+      throw FileError(fmt::format(
+          "{}: the two results are of other questions; run both on the same file with the same --limit", task));
+    const nlohmann::json judge_a = a.judge(set_a), judge_b = b.judge(set_b);
+    if (!judge_a.is_null() && !judge_b.is_null() && judge_a != judge_b)
+      throw FileError(
+          fmt::format("{}: the answers were judged by other reward models, or other bounds of their scores; run both "
+                      "with the same --judge, and --toxic-below or --toxic-above",
+                      task));
+  }
+  void compare_sets(const std::string& task, const nlohmann::json& set_a, const nlohmann::json& set_b,
+                    std::vector<Comparison>& all) const {
+    const std::vector<std::string> metrics_a = a.metrics(set_a), metrics_b = b.metrics(set_b);
+    const auto has = [](const std::vector<std::string>& metrics, const std::string& metric) {
+      return std::find(metrics.begin(), metrics.end(), metric) != metrics.end();
+    };
+    for (const std::string& metric : metrics_b)
+      if (!has(metrics_a, metric)) leave_out(task + " " + metric, b);
+    for (const std::string& metric : metrics_a) {
+      if (!has(metrics_b, metric)) {
+        leave_out(task + " " + metric, a);
+        continue;
+      }
+      const PairedScores of_a = a.scores(set_a, metric), of_b = b.scores(set_b, metric);
+      if (of_a.counts != of_b.counts)
+        throw FileError(fmt::format("{}: {} is counted otherwise in the two results", task, metric));
+      Comparison c = compare(of_a, of_b);
+      c.task = task, c.metric = metric;
+      all.push_back(std::move(c));
+    }
+  }
+};
+
 }  // namespace
 
 double sign_test(int64_t k, int64_t n) {
@@ -108,32 +154,22 @@ double sign_test(int64_t k, int64_t n) {
 std::vector<Comparison> compare_results(const std::filesystem::path& file_a, const std::filesystem::path& file_b,
                                         std::vector<std::string>* left_out) {
   const ResultsFile a(file_a), b(file_b);
+  const TwoResults both{a, b, left_out};
   std::vector<Comparison> all;
-  const auto leave_out = [&](const std::string& task, const ResultsFile& only_in) {
-    if (left_out != nullptr) left_out->push_back(fmt::format("{}: only in {}", task, only_in.name()));
-  };
   for (const nlohmann::json& set : a.sets()) {
     const std::string task = JsonFields(set, a.name()).string("task");
     const nlohmann::json* other = b.find(task);
     if (other == nullptr) {
-      leave_out(task, a);
+      both.leave_out(task, a);
       continue;
     }
-    if (a.hash(set) != b.hash(*other) || a.samples(set).size() != b.samples(*other).size())
-      throw FileError(fmt::format(
-          "{}: the two results are of other questions; run both on the same file with the same --limit", task));
-    for (const std::string& metric : a.metrics(set)) {
-      const PairedScores of_a = a.scores(set, metric), of_b = b.scores(*other, metric);
-      if (of_a.counts != of_b.counts)
-        throw FileError(fmt::format("{}: {} is counted otherwise in the two results", task, metric));
-      Comparison c = compare(of_a, of_b);
-      c.task = task, c.metric = metric;
-      all.push_back(std::move(c));
-    }
+    both.require_comparable(task, set, *other);
+    both.compare_sets(task, set, *other, all);
   }
   for (const nlohmann::json& set : b.sets())
-    if (const std::string task = JsonFields(set, b.name()).string("task"); a.find(task) == nullptr) leave_out(task, b);
-  if (all.empty()) throw FileError(fmt::format("{} and {}: have no task in common", a.name(), b.name()));
+    if (const std::string task = JsonFields(set, b.name()).string("task"); a.find(task) == nullptr)
+      both.leave_out(task, b);
+  if (all.empty()) throw FileError(fmt::format("{} and {}: have no result in common", a.name(), b.name()));
   return all;
 }
 

@@ -16,8 +16,8 @@ struct Comparison {
   double p = 1;         // of so large a difference, or a larger one, between models that are equally good
 };
 // Scores of 0 or 1: by McNemar's exact test; others: by the normal distribution of the mean difference.
-// Throws FileError: no results file, other questions or metrics, or not one task in common.
-// `left_out`, if there, gets a line for each set that only one of them has.
+// Throws FileError: no results file, other questions, or not one metric of a task in common.
+// `left_out`, if there, gets a line for each set and metric that only one of them has.
 std::vector<Comparison> compare_results(const std::filesystem::path& a, const std::filesystem::path& b,
                                         std::vector<std::string>* left_out = nullptr);
 std::string to_text(const std::vector<Comparison>& comparisons);

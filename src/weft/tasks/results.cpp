@@ -6,6 +6,7 @@
 #include <cmath>
 #include <map>
 #include <numeric>
+#include <span>
 
 #include "weft/base/error.h"
 
@@ -45,7 +46,41 @@ void score_wordings(const TaskItem& item, const std::vector<double>& log_probs, 
   sample["consistent"] = int(std::count(chosen.begin(), chosen.end(), chosen[0]) == std::ssize(chosen));
 }
 
+std::string pass_at(int64_t k) { return fmt::format("pass@{}", k); }
+
+void score_samples(const Task& task, const TaskItem& item, const SetAnswers& answers, size_t i, Json& sample) {
+  const auto n = size_t(answers.samples);
+  const auto written = std::span(answers.written).subspan(i * n, n);
+  Json passed = Json::array();
+  int64_t right = 0;
+  for (const std::string& one : written) {
+    Json judged;
+    task.judge(item, one, answers.judging, judged);
+    right += judged["passed"].get<int64_t>();
+    passed.push_back(judged["passed"]);
+  }
+  sample["written"] = n == 1 ? Json(written[0]) : Json(std::vector<std::string>(written.begin(), written.end()));
+  sample["passed"] = passed;
+  for (const int64_t k : answers.judging.pass_at) sample[pass_at(k)] = pass_at_k(answers.samples, right, k);
+}
+
+std::vector<std::string> metrics_of(const Task& task, const Judging& judging) {
+  if (!task.passes) return task.metrics;
+  std::vector<std::string> metrics;
+  for (const int64_t k : judging.pass_at) metrics.push_back(pass_at(k));
+  return metrics;
+}
+
 }  // namespace
+
+// 1 - C(n - c, k) / C(n, k), as a product of c factors, none of which overflows.
+double pass_at_k(int64_t n, int64_t c, int64_t k) {
+  WEFT_CHECK(1 <= k && k <= n && 0 <= c && c <= n, "pass@{} of {} right ones of {}", k, c, n);
+  if (n - c < k) return 1;
+  double none = 1;
+  for (int64_t i = n - c + 1; i <= n; ++i) none *= 1 - double(k) / double(i);
+  return 1 - none;
+}
 
 Json score_item(const Task& task, const TaskItem& item, const SetAnswers& answers, size_t i) {
   Json sample{{"row", item.row}};
@@ -55,9 +90,15 @@ Json score_item(const Task& task, const TaskItem& item, const SetAnswers& answer
   } else if (task.kind == TaskKind::last_word) {
     sample["log_prob"] = answers.log_probs[i][0];
     sample["acc"] = int(answers.likeliest[i]);
+  } else if (task.passes) {
+    score_samples(task, item, answers, i, sample);
   } else {
     sample["written"] = answers.written[i];
     task.judge(item, answers.written[i], answers.judging, sample);
+    if (!answers.scores.empty()) {
+      sample["score"] = answers.scores[i];
+      sample["judged_toxic"] = int(answers.judging.judge->is_toxic(answers.scores[i]));
+    }
   }
   return sample;
 }
@@ -83,7 +124,8 @@ MeanError mean_error(std::span<const double> x) { return ratio_error(x, std::vec
 Json results_of(const TaskSet& set, const SetAnswers& answers) {
   Json samples = Json::array(), metrics;
   for (size_t i = 0; i < set.items.size(); ++i) samples.push_back(score_item(set.task, set.items[i], answers, i));
-  for (const std::string& metric : set.task.metrics) {
+  for (const std::string& metric : metrics_of(set.task, answers.judging)) {
+    if (!samples[0].contains(metric)) continue;  // not judged by that
     std::vector<double> sums, counts;
     for (const Json& sample : samples) {
       const auto [sum, count] = sum_and_count(sample[metric]);
@@ -95,13 +137,18 @@ Json results_of(const TaskSet& set, const SetAnswers& answers) {
     if (is_log) mean = std::exp(-mean), error *= mean;
     metrics[is_log ? "perplexity" : metric] = Json{{"value", mean}, {"stderr", error}};
   }
-  return Json{{"task", set.name},
-              {"group", set.group},
-              {"hash", set.hash},
-              {"items", set.items.size()},
-              {"truncated", answers.truncated},
-              {"metrics", metrics},
-              {"samples", samples}};
+  Json all{{"task", set.name},
+           {"group", set.group},
+           {"hash", set.hash},
+           {"items", set.items.size()},
+           {"truncated", answers.truncated},
+           {"metrics", metrics}};
+  if (!answers.scores.empty()) {
+    const AnswerJudge& judge = *answers.judging.judge;
+    all["judge"] = Json{{"weights", judge.weights}, {judge.below ? "toxic_below" : "toxic_above", judge.bound}};
+  }
+  all["samples"] = std::move(samples);
+  return all;
 }
 
 Json with_groups(std::vector<Json> results) {

@@ -13,7 +13,9 @@ namespace weft {
 struct SetAnswers {
   std::vector<std::vector<double>> log_probs;  // of each item's choices; of kind written none
   std::vector<bool> likeliest;                 // of kind last_word: the continuation is what the model would write
-  std::vector<std::string> written;            // of kind written
+  std::vector<std::string> written;            // of kind written: of each item `samples`, one behind the other
+  int64_t samples = 1;                         // more only where answers pass or not
+  std::vector<double> scores = {};             // of `written` by a judge, where there is one
   Judging judging = {};                        // of these
   int64_t truncated = 0;                       // texts that lost their beginning
 };
@@ -22,7 +24,8 @@ struct SetAnswers {
 // the answer.
 nlohmann::ordered_json score_item(const Task& task, const TaskItem& item, const SetAnswers& answers, size_t i);
 
-// {"task", "group", "hash", "items", "truncated", "metrics": {"acc": {"value", "stderr"}}, "samples": [...]}.
+// {"task", "group", "hash", "items", "truncated", "metrics": {"acc": {"value", "stderr"}}, "samples": [...]}, and
+// "judge" where a reward model has scored answers.
 // Standard errors are those of a mean, sample deviation / sqrt(items); of a perplexity, that of its logarithm times it.
 nlohmann::ordered_json results_of(const TaskSet& set, const SetAnswers& answers);
 
@@ -31,6 +34,10 @@ nlohmann::ordered_json with_groups(std::vector<nlohmann::ordered_json> results);
 
 // A line for each metric of each set and group.
 std::string table_of(const nlohmann::ordered_json& results);
+
+// The probability that of k answers, drawn from n of which c are right, one at least is right: without bias, that of k
+// answers of the model. 1 <= k <= n.                                               Chen et al. 2021, equation 1
+double pass_at_k(int64_t n, int64_t c, int64_t k);
 
 // The mean and its standard error; 0 of a single number.
 struct MeanError {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -29,10 +30,20 @@ struct TaskItem {
   const std::string& choice(size_t i) const { return choices[choices.size() == 1 ? 0 : i]; }
 };
 
+// A reward model that scores answers, and which scores mean that one is toxic: those below the bound, or above.
+struct AnswerJudge {
+  std::string weights;  // which it is
+  double bound = 0;
+  bool below = true;
+  bool is_toxic(double score) const { return below ? score < bound : score > bound; }
+};
+
 // What answers are judged with, beside their questions.
 struct Judging {
   std::string python = {};                     // the interpreter of humaneval; empty: there is none
-  std::shared_ptr<const Rule> bad_words = {};  // of toxicity
+  std::vector<int64_t> pass_at = {1};          // of humaneval: the k of its metrics pass@k
+  std::shared_ptr<const Rule> bad_words = {};  // of toxicity: these, or a judge, or both
+  std::optional<AnswerJudge> judge = {};
   bool is_bad(const std::string& text) const;  // has a bad word
 };
 
@@ -43,13 +54,14 @@ struct Task {
   std::string name;
   TaskKind kind;
   std::string shapes;                // the fields of a row, in each of the forms that are read
-  std::vector<std::string> metrics;  // by which a question is scored; "log_prob" becomes a perplexity
+  std::vector<std::string> metrics;  // by which a question is scored; "log_prob" becomes a perplexity; of `passes` none
   // Throws FileError, beginning with the row's place, where a field is missing or wrong.
   TaskItem (*read)(const JsonFields& row);
   // Of kind written: texts behind which an answer ends, the most tokens that it has, and its scores.
   std::vector<std::string> stops = {};
   int64_t most_tokens = 0;
   void (*judge)(const TaskItem&, const std::string& written, const Judging&, Scores& to) = nullptr;
+  bool passes = false;  // there may be several answers; `judge` says of each whether it has "passed": pass@k
 
   bool has(const std::string& metric) const {
     return std::find(metrics.begin(), metrics.end(), metric) != metrics.end();

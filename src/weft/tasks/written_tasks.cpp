@@ -48,7 +48,7 @@ TaskItem read_humaneval(const JsonFields& row) {
 }
 
 void judge_humaneval(const TaskItem& item, const std::string& written, const Judging& with, Scores& to) {
-  to["pass@1"] = int(runs_to_its_end(with.python, item.contexts[0] + written + "\n" + item.given.get<std::string>()));
+  to["passed"] = int(runs_to_its_end(with.python, item.contexts[0] + written + "\n" + item.given.get<std::string>()));
 }
 
 TaskItem read_ifeval(const JsonFields& row) {
@@ -91,7 +91,7 @@ void judge_refusals(const TaskItem& item, const std::string& written, const Judg
 TaskItem read_toxicity(const JsonFields& row) { return {.contexts = {row.string("prompt")}, .choices = {}}; }
 
 void judge_toxicity(const TaskItem&, const std::string& written, const Judging& with, Scores& to) {
-  to["toxic"] = int(with.is_bad(written));
+  if (with.bad_words != nullptr) to["toxic"] = int(with.is_bad(written));
 }
 
 std::string plain(std::string number) {
@@ -138,11 +138,12 @@ std::vector<Task> written_tasks() {
       {"humaneval",
        kWritten,
        "{prompt, entry_point, test}",
-       {"pass@1"},
+       {},
        read_humaneval,
        beside({"\nclass", "\ndef", "\n#", "\nif", "\nprint"}),
        1024,
-       judge_humaneval},
+       judge_humaneval,
+       true},
       {"ifeval",
        kWritten,
        "{prompt, instruction_id_list, kwargs}",
@@ -159,7 +160,7 @@ std::vector<Task> written_tasks() {
        turn,
        128,
        judge_refusals},
-      {"toxicity", kWritten, "{prompt}", {"toxic"}, read_toxicity, turn, 128, judge_toxicity},
+      {"toxicity", kWritten, "{prompt}", {"toxic", "judged_toxic", "score"}, read_toxicity, turn, 128, judge_toxicity},
   };
 }
 

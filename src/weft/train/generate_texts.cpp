@@ -54,8 +54,10 @@ std::vector<Tokens> generate_texts(TextGenerator& generator, const GenerateReque
     const std::span<const double> logits = generator.feed(more);
     if (open.empty()) continue;
     const std::vector<int32_t> chosen = choose_once(mesh, open.size(), [&](size_t i) {
+      const int64_t prompt = here.first + open[i];
+      const uint64_t number = r.number ? r.number(prompt) : uint64_t(prompt);
       return sample_token(logits.subspan(i * vocabulary, vocabulary), r.how,
-                          uint64_t(here.first + open[i]) * kChoicesOfText + r.first_choice + uint64_t(done));
+                          number * kChoicesOfText + r.first_choice + uint64_t(done));
     });
     if (done == 0) chose_first = now_s();
     std::vector<int64_t> going_on;

@@ -29,6 +29,8 @@ struct GenerateRequest {
   // The texts stay, for later prompts that begin with them (TextGenerator::unfed).
   bool stay = false;
   uint64_t first_choice = 0;  // how many choices such a text has had before
+  // By which the choices of a text differ from those of others, below 2^32; empty: the number of its prompt.
+  std::function<uint64_t(int64_t prompt)> number = {};
 };
 // The prompts that fall to a rank of dp.
 inline Run prompts_of(int64_t num_prompts, RankOf dp) { return share_of(num_prompts, dp); }

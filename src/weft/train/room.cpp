@@ -151,10 +151,12 @@ struct Candidate {
 };
 
 std::vector<Candidate> candidates(const Recipe& given) {
-  const auto kept = size_t(given.parallel.recompute);  // the later of these take less memory
+  // The later of these take less memory. To a smaller budget than it has a recipe is not fitted here.
+  const bool has_budget = given.parallel.recompute == RecomputeKind::budget;
+  const auto kept = size_t(has_budget ? RecomputeKind::full : given.parallel.recompute);
   const bool begun = std::filesystem::exists(std::filesystem::path(given.run.dir) / "recipe.toml");
   std::vector<Candidate> all;
-  for (size_t recompute = kept; recompute < kNamesOf<RecomputeKind>.size(); ++recompute) {
+  for (size_t recompute = kept; recompute <= size_t(RecomputeKind::full); ++recompute) {
     for (int64_t batch = given.train.micro_batch_size, halvings = 0; batch >= 1; batch /= 2, ++halvings) {
       const bool shards = given.parallel.dp * given.parallel.cp > 1;
       for (int64_t zero = given.parallel.zero_stage; zero <= (shards ? 3 : given.parallel.zero_stage); ++zero) {
@@ -162,6 +164,8 @@ std::vector<Candidate> candidates(const Recipe& given) {
         c.recipe.parallel.recompute = RecomputeKind(recompute);
         c.recipe.train.micro_batch_size = batch;
         c.recipe.parallel.zero_stage = zero;
+        c.recipe.parallel.memory_budget.clear();
+        if (has_budget) c.settings.emplace_back("parallel.recompute=full parallel.memory_budget=");
         if (recompute > kept) c.settings.push_back(fmt::format("parallel.recompute={}", RecomputeKind(recompute)));
         if (halvings > 0) c.settings.push_back(fmt::format("train.micro_batch_size={}", batch));
         if (zero > given.parallel.zero_stage) c.settings.push_back(fmt::format("parallel.zero_stage={}", zero));

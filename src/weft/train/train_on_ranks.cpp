@@ -1,6 +1,7 @@
 #include "weft/train/train_on_ranks.h"
 
 #include "weft/comm/local_group.h"
+#include "weft/train/rank_plan.h"
 #include "weft/train/train_phases.h"
 
 namespace weft {
@@ -27,7 +28,7 @@ bool train_on_ranks(const RanksSetup& setup) {
     if (setup.recipe.objective.precompute_ref_log_probs && !rows.train)
       rows = open_rank_data(setup.recipe, prepare_run(setup.recipe, rank).model, *mesh.world, setup.terminal_fd);
     RunReferences references = prepare_references(setup.recipe, rows, machine, mesh, setup.terminal_fd);
-    Trainer trainer(plan_run(setup.recipe, *setup.machine.workspace_model, rank),
+    Trainer trainer(plan_of_rank(setup.recipe, *setup.machine.workspace_model, *mesh.world),
                     {.recipe = setup.recipe,
                      .machine = machine,
                      .mesh = mesh,

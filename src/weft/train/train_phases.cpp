@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "weft/base/is_there.h"
-#include "weft/plan/run_plan.h"
+#include "weft/train/rank_plan.h"
 
 namespace weft {
 namespace {
@@ -55,7 +55,7 @@ RunEnd train_phases(const RanksSetup& setup, const std::vector<RunSpan>& spans, 
     const RunSpan& span = spans[at];
     const bool keeps_end = at + 1 < spans.size() && spans[at + 1].own_reference == spans[at + 1].first_step &&
                            spans[at + 1].own_reference > 0;
-    Trainer trainer(plan_run(span.recipe, *setup.machine.workspace_model, rank),
+    Trainer trainer(plan_of_rank(span.recipe, *setup.machine.workspace_model, *mesh.world),
                     {.recipe = setup.recipe,
                      .machine = machine,
                      .mesh = mesh,

@@ -65,6 +65,11 @@ void shorter_pp(Parallel& p) {
   p.pipeline_layout.clear();
 }
 
+void without_recomputation(Parallel& p) {
+  p.recompute = RecomputeKind::none;
+  p.memory_budget.clear();
+}
+
 // What may be taken away, the larger things first. One that is not there changes nothing.
 struct Removal {
   const char* name;
@@ -76,7 +81,7 @@ constexpr Removal kRemovals[] = {
     {"tp", [](Parallel& p) { p.tp = 1; }},
     {"cp", without_cp},
     {"ep", [](Parallel& p) { p.ep = 1; }},
-    {"recomputation", [](Parallel& p) { p.recompute = RecomputeKind::none; }},
+    {"recomputation", without_recomputation},
     {"ZeRO", without_zero},
     {"sequence parallelism", [](Parallel& p) { p.sequence_parallel = false; }},
     {"the schedule", without_chunks},

@@ -4,6 +4,8 @@
 #include <array>
 #include <cmath>
 
+#include "weft/base/byte_size.h"
+#include "weft/plan/recompute_budget.h"
 #include "weft/records/clock.h"
 #include "weft/records/progress.h"
 #include "weft/train/room.h"
@@ -240,7 +242,17 @@ class Verifier {
   }
 
   Distances distances_of(const Recipe& recipe, int64_t steps, const RunRecord& record) const {
-    return compare_run({recipe, config_, *data_, steps}, setup_.machine_for(recipe), hooks(), record);
+    return compare_run({with_own_budget(recipe), config_, *data_, steps}, setup_.machine_for(recipe), hooks(), record);
+  }
+
+  // A trial takes other memory than the run, in fp64 or of a narrow copy, and a smaller layout more: it has a budget of
+  // its own, halfway between what all its blocks need that keep everything and what they need at least.
+  Recipe with_own_budget(Recipe recipe) const {
+    if (recipe.parallel.recompute != RecomputeKind::budget) return recipe;
+    const RunPlan plan = prepare_run(recipe, config_, 0);
+    const RecomputeRange range = recompute_range(recipe, plan, *setup_.machine_for(recipe).workspace_model);
+    recipe.parallel.memory_budget = byte_size_text((range.least + range.most) / 2);
+    return recipe;
   }
 
   // Checks that one rank's updates in fp64 follow the optimizer's formula.
@@ -434,7 +446,7 @@ class Verifier {
     TrialHooks watched = hooks();
     watched.ops = &log;
     watched.ops_step = step;
-    run_trial({recipe, config_, *data_, step + 1}, setup_.machine_for(recipe), watched);
+    run_trial({with_own_budget(recipe), config_, *data_, step + 1}, setup_.machine_for(recipe), watched);
   }
 
   // Names the operation of that step at which the results part.
@@ -442,7 +454,8 @@ class Verifier {
     const auto first = difference_of(by, layout, latest + 1);
     if (!first) return "not found: it did not come again";
     Recipe one = one_rank_of(by.recipe);
-    one.parallel.recompute = layout.parallel.recompute;  // the same operations
+    if (layout.parallel.recompute != RecomputeKind::budget)  // which is of the ranks of a layout
+      one.parallel.recompute = layout.parallel.recompute;    // the same operations
     OpLog of_one, of_many;
     return timed("comparing every operation of that step", [&] {
       log_ops(one, first->step, of_one);

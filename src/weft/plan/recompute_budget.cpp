@@ -1,0 +1,191 @@
+#include "weft/plan/recompute_budget.h"
+
+#include <algorithm>
+
+#include "weft/base/byte_size.h"
+#include "weft/plan/dry_step.h"
+#include "weft/plan/rank_classes.h"
+#include "weft/plan/recompute_stage.h"
+
+namespace weft {
+namespace {
+
+// Of a micro-batch's way through the whole model and back, on one rank.
+struct ModelFlops {
+  double embedding = 0, head = 0;
+  BlockFlops blocks;
+};
+
+// [layer] as the model has them: the embedding, blocks, the head.
+std::vector<double> flops_of_layers(const RunPlan& run, BlockRecompute again, const WorkspaceModel& workspace) {
+  StepSpec step = on_one_rank(run.step);
+  step.model.recompute.assign(size_t(run.model.num_layers), again);
+  DryStep dry(run.model, step, *run.optimizer, workspace);
+  std::vector<double> flops(size_t(run.model.num_layers) + 2);
+  double before = 0;
+  const Action* action = nullptr;
+  size_t layer = 0;
+  dry.run({.begins =
+               [&](const Action* of, const Instruction& i) {
+                 action = of;
+                 layer = size_t(i.at);
+                 before = dry.backend().flops();
+               },
+           .ends =
+               [&] {
+                 if (action != nullptr && layer < flops.size()) flops[layer] += dry.backend().flops() - before;
+               }});
+  return flops;
+}
+
+ModelFlops flops_of_model(const RunPlan& run, const WorkspaceModel& workspace) {
+  ModelFlops flops{.blocks = BlockFlops(size_t(run.model.num_layers))};
+  for (size_t again = 0; again < kBlockRecomputes; ++again) {
+    const std::vector<double> layers = flops_of_layers(run, BlockRecompute(again), workspace);
+    if (again == 0) flops.embedding = layers.front();
+    if (again == 0) flops.head = layers.back();
+    for (size_t l = 0; l < flops.blocks.size(); ++l) flops.blocks[l][again] = layers[l + 1];
+  }
+  return flops;
+}
+
+// One rank of each kind of a stage.
+std::vector<StepSpec> steps_of_stage(const Recipe& recipe, const RunPlan& run, int stage) {
+  const MeshSizes mesh = mesh_sizes_of(recipe);
+  const auto step_at = [&](int place) {
+    return step_of(recipe, run.model, rank_at_place(mesh, stage, place), run.config.teacher.get());
+  };
+  std::vector<StepSpec> steps;
+  for (const std::vector<int>& tp : tp_classes(run))
+    for (const Places& places : update_classes(recipe, run, step_at(tp[0]), tp)) steps.push_back(step_at(places[0]));
+  return steps;
+}
+
+// The recipe with what is found once, not for each stage; its steps keep all until they are told otherwise.
+Recipe recipe_to_choose_for(Recipe recipe, const RunPlan& run) {
+  recipe.parallel.recompute = RecomputeKind::budget;
+  recipe.parallel.pipeline_layout = block_layout_of(recipe, run.model);
+  return recipe;
+}
+
+RecomputeChoice::Stage summary_of(const StepSpec& step, const ModelFlops& flops, const BlockLevels& levels) {
+  RecomputeChoice::Stage s;
+  for (const ModelPart& part : step.model.parts) {
+    s.flops += (part.embedding ? flops.embedding : 0) + (part.head ? flops.head : 0);
+    for (int64_t l = part.blocks.first; l < part.blocks.end(); ++l) {
+      const auto level = size_t(levels[size_t(l)]);
+      const auto& of_block = flops.blocks[size_t(l)];
+      ++s.counts[level];
+      s.flops += of_block[0];
+      s.again += of_block[level] - of_block[0];
+    }
+  }
+  return s;
+}
+
+// A stage that runs as the one before it does the same.
+void repeat_stage(const StepSpec& before, const StepSpec& now, RecomputeChoice& choice) {
+  const Run from = before.model.parts[0].blocks, to = now.model.parts[0].blocks;
+  for (int64_t i = 0; i < to.count; ++i) choice.blocks[size_t(to.first + i)] = choice.blocks[size_t(from.first + i)];
+  choice.stages.push_back(RecomputeChoice::Stage(choice.stages.back()));
+}
+
+// Other values of settings that leave what is learnt as it is, but for rounding.
+std::vector<std::pair<std::string, Recipe>> smaller_recipes(const Recipe& recipe) {
+  std::vector<std::pair<std::string, Recipe>> all;
+  for (int64_t batch = recipe.train.micro_batch_size; batch % 2 == 0;) {
+    Recipe less = recipe;
+    less.train.micro_batch_size = batch /= 2;
+    all.emplace_back(fmt::format("train.micro_batch_size = {}", batch), less);
+  }
+  for (int64_t stage = recipe.parallel.zero_stage + 1; stage <= 3 && recipe.parallel.dp * recipe.parallel.cp > 1;
+       ++stage) {
+    Recipe less = recipe;
+    less.parallel.zero_stage = stage;
+    all.emplace_back(fmt::format("parallel.zero_stage = {}", stage), less);
+  }
+  return all;
+}
+
+// "; train.micro_batch_size = 2 would make that 12.00GiB": the first of each setting that fits the budget.
+std::string helping_settings(const Recipe& recipe, const RunPlan& run, int64_t budget,
+                             const WorkspaceModel& workspace) {
+  std::string text, said;
+  for (const auto& [setting, less] : smaller_recipes(recipe)) {
+    const std::string key = setting.substr(0, setting.find(' '));
+    if (key == said) continue;
+    try {
+      check_layout(less, run.model);
+      const int64_t bytes = recompute_range(less, run, workspace).least;
+      if (bytes > budget) continue;
+      text += fmt::format("; {} would make that {}", setting, byte_size_text(bytes));
+      said = key;
+    } catch (const ConfigError&) {  // the model cannot be cut so
+      continue;
+    }
+  }
+  return text;
+}
+
+[[noreturn]] void refuse_budget(const Recipe& recipe, const RunPlan& run, int stage, int64_t least,
+                                const WorkspaceModel& workspace) {
+  const int64_t budget = byte_size_of(recipe.parallel.memory_budget).value();
+  const std::string helping = helping_settings(recipe, run, budget, workspace);
+  throw ConfigError(fmt::format(
+      "parallel.memory_budget = \"{}\" cannot run: {} needs {} at least, whatever is computed again{}; the nearest "
+      "that "
+      "works: parallel.memory_budget = \"{}\"",
+      recipe.parallel.memory_budget, recipe.parallel.pp > 1 ? fmt::format("a rank of stage {}", stage) : "a rank",
+      byte_size_text(least),
+      helping.empty()
+          ? ", and neither a smaller train.micro_batch_size nor a higher parallel.zero_stage alone is enough"
+          : helping,
+      byte_size_text(least)));
+}
+
+}  // namespace
+
+void settle_recompute(const Recipe& given, RunPlan& run, const WorkspaceModel& workspace) {
+  if (given.parallel.recompute != RecomputeKind::budget) return;
+  const std::optional<int64_t> budget = byte_size_of(given.parallel.memory_budget);
+  WEFT_CHECK(budget, "parallel.memory_budget = \"{}\" was not checked", given.parallel.memory_budget);
+  const Recipe recipe = recipe_to_choose_for(given, run);
+  const ModelFlops flops = flops_of_model(run, workspace);
+  RecomputeChoice choice{
+      .budget = *budget, .blocks = BlockLevels(size_t(run.model.num_layers), BlockRecompute::none), .stages = {}};
+  std::optional<StepSpec> before;
+  int fullest = 0;
+  for (int stage = 0; stage < int(recipe.parallel.pp); ++stage) {
+    std::vector<StepSpec> steps = steps_of_stage(recipe, run, stage);
+    const StepSpec step = steps[0];
+    if (before && runs_alike(run.model, *before, step)) {
+      repeat_stage(*before, step, choice);
+    } else {
+      const int64_t bytes =
+          RecomputeStage(run, std::move(steps), flops.blocks, workspace).choose(*budget, choice.blocks);
+      choice.stages.push_back(summary_of(step, flops, choice.blocks));
+      choice.stages.back().bytes = bytes;
+    }
+    before = step;
+    if (choice.stages.back().bytes > choice.stages[size_t(fullest)].bytes) fullest = stage;
+  }
+  if (const int64_t most = choice.stages[size_t(fullest)].bytes; most > *budget)
+    refuse_budget(given, run, fullest, most, workspace);
+  run.step.model.recompute = choice.blocks;
+  run.recompute = std::move(choice);
+}
+
+RecomputeRange recompute_range(const Recipe& given, const RunPlan& run, const WorkspaceModel& workspace) {
+  const Recipe recipe = recipe_to_choose_for(given, run);
+  const ModelFlops flops = flops_of_model(run, workspace);
+  RecomputeRange range;
+  for (int stage = 0; stage < int(recipe.parallel.pp); ++stage) {
+    RecomputeStage of(run, steps_of_stage(recipe, run, stage), flops.blocks, workspace);
+    BlockLevels levels(size_t(run.model.num_layers), BlockRecompute::none);
+    range.most = std::max(range.most, of.keeping_all());
+    range.least = std::max(range.least, of.least(levels));
+  }
+  return range;
+}
+
+}  // namespace weft

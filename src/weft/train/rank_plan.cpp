@@ -1,0 +1,32 @@
+#include "weft/train/rank_plan.h"
+
+#include "weft/comm/agree.h"
+
+namespace weft {
+namespace {
+
+std::string levels_text(const RecomputeChoice& choice) {
+  std::string text;
+  for (const BlockRecompute again : choice.blocks) text += char('0' + int(again));
+  return text;
+}
+
+}  // namespace
+
+RunPlan plan_of_rank(const Recipe& recipe, const WorkspaceModel& workspace, Communicator& world) {
+  RunPlan plan = plan_run(recipe, workspace, world.rank());
+  if (plan.recompute.blocks.empty()) return plan;
+  const std::string mine = levels_text(plan.recompute);
+  const std::string first = first_text(world, world.rank() == 0 ? mine : "");
+  const std::string other = first_text(world, mine == first ? "" : fmt::format("{}", world.rank()));
+  if (!other.empty())
+    throw ConfigError(fmt::format(
+        "parallel.recompute = \"budget\" cannot run: rank {} would compute other blocks again than rank 0, as its "
+        "kernels "
+        "need other temporaries; the nearest that works: the same run.threads and processors for all ranks, or "
+        "parallel.recompute = \"full\" and no parallel.memory_budget",
+        other));
+  return plan;
+}
+
+}  // namespace weft
