@@ -93,7 +93,7 @@ TEST(BenchMachine, MeasuresNothingThatItCouldNotWrite) {
   EXPECT_SAYS(folder.err, "is a folder; name a file in it");
   for (const Finished& f : {nowhere, folder}) {
     EXPECT_EQ(f.status, 2);
-    EXPECT_EQ(f.err.find("rank of"), std::string::npos) << f.err;
+    EXPECT_EQ(f.err.find("ranks of"), std::string::npos) << f.err;
   }
 }
 
