@@ -1,5 +1,6 @@
 // Any bytes as a cluster's file and as programs' profiles: refused with an Error, or what is printed of it is read
 // again.
+#include <algorithm>
 #include <cstdint>
 #include <cstdlib>
 #include <string>
@@ -22,14 +23,27 @@ void check(const weft::MeasuredRanks& m) {
       if (!(grid.of(size, 77, size) > 0)) std::abort();
 }
 
+// What forecasts read of a cluster; and what is printed of it is read again, as the same.
+void check(const weft::ClusterSpec& cluster) {
+  if (!(cluster.device.products.bits16 > 0) || cluster.domain < 1) std::abort();
+  for (const weft::MeasuredRanks& m : cluster.measured) check(m);
+  for (int ranks = 1; ranks <= std::min(cluster.devices_per_node, 64); ++ranks)
+    if ((weft::measured_of(cluster, ranks) == nullptr) != cluster.measured.empty()) std::abort();
+  const weft::ProgramProfile program = weft::program_on(cluster, weft::ProgramProfile());
+  for (const weft::ProfileNumber& n : weft::profile_numbers())
+    if (!(program.*n.value >= 0)) std::abort();
+  const std::string text = to_toml(cluster);
+  try {
+    if (to_toml(weft::parse_cluster(text, "printed")) != text) std::abort();
+  } catch (const weft::Error&) { std::abort(); }
+}
+
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string text(reinterpret_cast<const char*>(data), size);
   try {
-    const weft::ClusterSpec cluster = weft::parse_cluster(text, "fuzz");
-    if (!(cluster.device.products.bits16 > 0) || cluster.domain < 1) std::abort();
-    for (const weft::MeasuredRanks& m : cluster.measured) check(m);
+    check(weft::parse_cluster(text, "fuzz"));
   } catch (const weft::Error&) {}
   try {
     if (weft::Profiles::parse(text, "fuzz").all().empty()) std::abort();

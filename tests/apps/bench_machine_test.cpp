@@ -4,7 +4,10 @@
 #include <nlohmann/json.hpp>
 
 #include "apps/program.h"
+#include "weft/apps/backends.h"
 #include "weft/forecast/cluster.h"
+#include "weft/plan/run_plan.h"
+#include "weft/plan/step_data.h"
 
 namespace weft {
 namespace {
@@ -46,6 +49,13 @@ TEST(BenchMachine, WritesAFileByWhichAStepIsForecastOpByOp) {
   EXPECT_EQ(c.devices_per_node, 2);
   EXPECT_EQ(c.measured[0].collectives.size(), 4u);
   EXPECT_GT(c.measured[0].best_rate("f32"), 1e6);
+  const std::vector<std::string> words = small_recipe({"parallel.dp=2"});
+  const Recipe recipe = read_recipe(words[0], {words.begin() + 1, words.end()});
+  const StepData data = step_data_of(prepare_run(recipe, 0), WorkspaceModel());
+  for (const StepAction& action : data.actions)  // nothing is forecast at best rates
+    for (const StepPart& part : action.parts)
+      for (const StepOp& op : part.ops) EXPECT_TRUE(c.measured[0].seconds_of(op).has_value()) << op.name;
+  for (const StepOp& op : data.end.ops) EXPECT_TRUE(c.measured[0].seconds_of(op).has_value()) << op.name;
   std::vector<std::string> args = small_recipe({"parallel.dp=2", "--cluster", file, "--iters=1", "--json"});
   args.insert(args.begin(), {"bench", "forecast"});
   const Finished beside = weft(args);
@@ -73,6 +83,18 @@ TEST(BenchMachine, ReplacesNoFileUnasked) {
   EXPECT_EQ(f.status, 2);
   EXPECT_SAYS(f.err, "m.toml is there already; name another with --out, or replace it with --again");
   EXPECT_EQ(slurp(file), "mine");
+}
+
+TEST(BenchMachine, MeasuresNothingThatItCouldNotWrite) {
+  const TempDir dir;
+  const Finished nowhere = measure_little((dir / "none" / "m.toml").string()),
+                 folder = measure_little(dir.path().string());
+  EXPECT_SAYS(nowhere.err, "none is no folder that can be written to; make it, or name another");
+  EXPECT_SAYS(folder.err, "is a folder; name a file in it");
+  for (const Finished& f : {nowhere, folder}) {
+    EXPECT_EQ(f.status, 2);
+    EXPECT_EQ(f.err.find("ranks of"), std::string::npos) << f.err;
+  }
 }
 
 TEST(BenchMachine, RefusesWhatIsOfAnotherBenchmark) {

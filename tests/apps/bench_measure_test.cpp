@@ -77,6 +77,35 @@ TEST(MeasureCollectives, AreByTheBytesThatLeaveARank) {
   }
 }
 
+TEST(MeasureCollectives, OfMessagesAreTheMeanOfTheRanksThatSendAndByTheBytesThatTheySend) {
+  const auto curves = on_ranks<std::vector<CollectiveCurve>>(
+      {.dp = 3, .shards = 3}, [](auto& rank) { return measure_collectives(rank, false); });
+  ASSERT_EQ(curves.size(), 4u);
+  for (const CollectiveCurve& c : curves) {
+    const bool send = c.kind == Traffic::Kind::send;  // the third rank has nobody to send to
+    for (const double s : c.curve.seconds) EXPECT_NEAR(s, (send ? 0.75 : 2) * kTick, 1e-12) << name_of(c.kind);
+    const double sent = send ? 252 : c.kind == Traffic::Kind::all_reduce ? 336 : 168;  // 63 numbers of f32: 21 a rank
+    EXPECT_NEAR(c.curve.at.front(), sent, 1e-6) << name_of(c.kind);
+  }
+}
+
+TEST(MeasureHosts, OfOtherNumbersOfRanksAreRefusedOnEveryRank) {
+  const auto refusal = [](const std::vector<int>& here) {
+    return on_ranks<std::string>({.dp = 4}, [&](auto& rank) {
+      return testing::error_of<ConfigError>(
+          [&] { require_hosts_alike(*rank.mesh.world, here[size_t(rank.mesh.world->rank())]); });
+    });
+  };
+  EXPECT_EQ(refusal({3, 3, 3, 1}),
+            "one host has 1 of these ranks, another 3; what works: as many on each, as in mpirun --map-by ppr:1:node");
+  const Machine machine = cpu();
+  run_on_threads({.dp = 4}, *machine.mover,
+                 [](const ProcessMesh& mesh) { EXPECT_NO_THROW(require_hosts_alike(*mesh.world, 2)); });
+  EXPECT_FALSE(goes_over_hosts(2, 4));
+  EXPECT_TRUE(goes_over_hosts(2, 3));  // ranks 2 and 3 are on two hosts
+  EXPECT_TRUE(goes_over_hosts(4, 2));
+}
+
 TEST(MeasureSteps, TimeEveryOpThatCostsBytes) {
   const TimedModel model = timed_models(16, 1)[0];
   Recipe recipe = recipe_of(model, PrecisionChoice::f32);

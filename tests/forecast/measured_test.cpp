@@ -7,6 +7,7 @@
 #include "weft/base/error.h"
 #include "weft/forecast/cluster.h"
 #include "weft/forecast/forecast.h"
+#include "weft/plan/recompute_budget.h"
 
 namespace weft {
 namespace {
@@ -24,6 +25,18 @@ TEST(Curve, PassesItsPointsAndNeverFallsBetweenThem) {
   EXPECT_DOUBLE_EQ(curve.of(1), 1e-6);                       // no op is quicker than its smallest
   EXPECT_NEAR(curve.of(1e9), 4e-2, 1e-9);                    // the last one's rate goes on
   EXPECT_NEAR(curve.of(1e4), std::sqrt(2.0) * 1e-6, 1e-12);  // halfway by powers
+}
+
+TEST(Curve, OfEqualTimesNeverFallsByWhatIsRounded) {
+  for (const double s : {5e-6, 3e-7, 1.1e-5, 7.3e-4}) {
+    const Curve curve{.at = {1e4, 1e10}, .seconds = {s, s}};
+    for (double size = 1e4; size < 1e10; size *= 1.7) EXPECT_EQ(curve.of(size), s) << size;
+  }
+  for (const double last : {3.0, 49.0, 1e7 / 3}) {
+    const Curve curve{.at = {1, last}, .seconds = {1e-6, 1.1e-6}};
+    EXPECT_EQ(curve.of(last), 1.1e-6);
+    EXPECT_GE(curve.of(std::nextafter(last, 1e9)), 1.1e-6);
+  }
 }
 
 TEST(RateGrid, LiesBetweenThePointsAroundAndStaysBeyondTheOutermost) {
@@ -136,6 +149,27 @@ TEST(MeasuredMachine, AStepIsTheSumOfItsOpsAndGaps) {
   EXPECT_NEAR(forecast_here(r, c).step.step_s - seconds, double(ops) * 1e-6, 1e-9);
 }
 
+// The table of bench forecast and its first line: of one step, with the rows of experts that come, and with what a
+// budget computes again.
+TEST(MeasuredMachine, TheOpsOfAForecastAreThoseOfItsStep) {
+  HfConfig experts = four_layers();
+  experts.spec.experts = {.count = 4, .chosen = 2, .width = 256};
+  LayerSpec block = experts.spec.layer(0);
+  block.experts = true;
+  experts.spec.layers.assign(4, block);
+  Recipe spread = local_recipe(2, 1, 1), budget = local_recipe(1, 1, 1);
+  spread.parallel.ep = 2;
+  const RecomputeRange range = recompute_range(budget, prepare_run(budget, four_layers(), 0), WorkspaceModel());
+  budget.parallel.recompute = RecomputeKind::budget;
+  budget.parallel.memory_budget = fmt::format("{}", (range.least + range.most) / 2);
+  const ClusterSpec c = synthetic_machine();
+  for (const auto& [recipe, config] : {std::pair(spread, experts), std::pair(budget, four_layers())}) {
+    double seconds = 0;
+    for (const auto& [name, op] : work_by_op(forecast_plan(recipe, config), c)) seconds += op.seconds;
+    EXPECT_NEAR(forecast_run(recipe, config, c, Profiles::built_in()).step.compute() / seconds, 1, 1e-9);
+  }
+}
+
 TEST(MeasuredMachine, ProductsTakeTheRateOfTheirShapeTypeAndForm) {
   StepOp op{.region = "", .name = "matmul", .operands = {}, .flops = 2e9, .bytes = 1};
   op.product = {.m = 100, .n = 100, .k = 100000, .trans_a = false, .trans_b = true};
@@ -225,9 +259,15 @@ TEST(MeasuredMachine, AFileThatWasPrintedIsTheSame) {
   c.program = {{"reduce_hidden", 0.5}};
   c.measured[1].collectives[0].far = true;
   c.measured[1].processes = true;
+  c.device.source = "a \"quoted\" \\ name,\nin two lines";
+  c.measured[0].ops[0].op = "a\"b";
+  c.measured[0].ops[0].curve.at = {1000000, 1000000.25};  // that differ in the last digit
   const std::string text = to_toml(c);
   const ClusterSpec again = parse_cluster(text, "c.toml");
   EXPECT_EQ(to_toml(again), text);
+  EXPECT_EQ(again.device.source, c.device.source);
+  EXPECT_EQ(again.measured[0].ops[0].op, "a\"b");
+  EXPECT_EQ(again.measured[0].ops[0].curve.at, c.measured[0].ops[0].curve.at);
   EXPECT_NEAR(
       forecast_here(local_recipe(1, 1, 1), again).step.step_s / forecast_here(local_recipe(1, 1, 1), c).step.step_s, 1,
       1e-5);
@@ -248,6 +288,13 @@ TEST(MeasuredMachine, WhatWasNotMeasuredIsRefused) {
   EXPECT_NE(refused(r).find("measured with 2 ranks of 1 on a node; what works: run.threads=0"), std::string::npos);
 }
 
+TEST(MeasuredMachine, AnotherPrecisionThanWasMeasuredIsRefused) {
+  Recipe r = local_recipe(1, 1, 1);
+  r.train.precision = PrecisionChoice::bf16;
+  const std::string why = error_of<ConfigError>([&] { forecast_here(r, synthetic_machine()); });
+  EXPECT_NE(why.find("train.precision = \"bf16\", but the cluster was measured in others alone"), std::string::npos);
+}
+
 // A file's text, with one piece replaced.
 std::string refusal_with(const std::string& from, const std::string& to) {
   std::string text = to_toml(synthetic_machine());
@@ -258,7 +305,7 @@ std::string refusal_with(const std::string& from, const std::string& to) {
 }
 
 TEST(MeasuredFile, WhatContradictsItselfIsRefusedWithItsPlace) {
-  EXPECT_NE(refusal_with("bytes = [1000, 1e+06]", "bytes = [1000, 900]").find("must ascend"), std::string::npos);
+  EXPECT_NE(refusal_with("bytes = [1000, 1000000]", "bytes = [1000, 900]").find("must ascend"), std::string::npos);
   EXPECT_NE(refusal_with("us = [0.01, 10]", "us = [0.01, 0.001]").find("more bytes never take less"),
             std::string::npos);
   EXPECT_NE(refusal_with("us = [0.01, 10]", "us = [0.01]").find("us has 1 numbers; as many as its sizes are 2"),

@@ -163,6 +163,13 @@ TEST(LayoutSearch, LeavesBudgetsOutByName) {
               "the nearest that works: parallel.recompute = \"none\" and no parallel.memory_budget");
 }
 
+TEST(LayoutSearch, LeavesMeasuredClustersOutByName) {
+  ClusterSpec cluster = small_cluster();
+  cluster.measured.push_back({.ranks = 2});
+  EXPECT_SAYS(testing::error_of<ConfigError>([&] { search(cluster, {.device_counts = {1}}); }),
+              "what works: weft plan RECIPE --cluster FILE for each layout");
+}
+
 TEST(LayoutSearch, RefusesWhatCannotBeAnswered) {
   ClusterSpec cluster = small_cluster();
   cluster.price_per_device_hour = 0;

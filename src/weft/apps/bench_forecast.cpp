@@ -148,7 +148,8 @@ int forecast_beside_run(const BenchOptions& o, Recipe recipe, const RankProcess&
   if (cluster.measured.empty())
     throw ConfigError(
         fmt::format("{} says nothing that was measured; what works: a file of `weft bench machine`", o.cluster));
-  const RunForecast forecast = forecast_run(recipe, read_hf_config(recipe.model.path), cluster, Profiles::built_in());
+  const HfConfig config = read_hf_config(recipe.model.path);
+  const RunForecast forecast = forecast_run(recipe, config, cluster, Profiles::built_in());
   const Machine machine = machine_for(recipe, int(process.here.size()));
   if (process.here.empty()) {
     const LayoutPlan plan = plan_layout(recipe, *machine.workspace_model);
@@ -159,7 +160,7 @@ int forecast_beside_run(const BenchOptions& o, Recipe recipe, const RankProcess&
   if (machine.threads != with.threads)
     throw ConfigError(fmt::format("a rank has {} threads here, and had {} where {} was measured", machine.threads,
                                   with.threads, o.cluster));
-  const RunPlan first = prepare_run(recipe, 0);
+  const RunPlan first = forecast_plan(recipe, config);
   const SyntheticTokens tokens(recipe, first.model.vocab_size);
   const MeasuredSteps measured = run_steps(recipe, machine, process, o.iters);
   if (!process.leads()) return kExitOk;

@@ -1,6 +1,8 @@
 // weft bench machine: what weft takes on this machine, as a cluster's file.
 #include "weft/apps/bench_machine.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <charconv>
 #include <filesystem>
@@ -70,6 +72,9 @@ class NodeMeasuring {
   }
 
   MeasuredRanks run() {
+    if (!process_.here.empty())
+      on_ranks({.dp = world_},
+               [&](const MeasuringRank& rank) { require_hosts_alike(*rank.mesh.world, measured_.ranks); });
     for (const PrecisionChoice p : precisions_of(options_)) {
       say(fmt::format("products and attention, {}", p));
       on_ranks({.dp = world_}, [&](const MeasuringRank& rank) {
@@ -120,7 +125,7 @@ class NodeMeasuring {
   }
   void measure_axis(int n) {
     say(fmt::format("collectives and messages of {} ranks", n));
-    const bool far = !process_.here.empty() && int(process_.here.size()) < n;
+    const bool far = goes_over_hosts(n, measured_.ranks);
     on_ranks({.dp = world_, .shards = n}, [&](const MeasuringRank& rank) {
       const std::vector<CollectiveCurve> curves = measure_collectives(rank, far);
       if (leads(rank)) measured_.collectives.insert(measured_.collectives.end(), curves.begin(), curves.end());
@@ -177,19 +182,36 @@ ClusterSpec cluster_of(std::vector<MeasuredRanks> measured, const Machine& machi
 
 void write_cluster(const std::string& path, const ClusterSpec& cluster) {
   const std::string text = to_toml(cluster);
-  parse_cluster(text, path);  // what cannot be read is not written
+  try {
+    parse_cluster(text, path);
+  } catch (const ConfigError& e) {  // what took minutes is kept, under a name that says what it is
+    write_file_durably(path + ".refused", text);
+    throw ConfigError(fmt::format("{} (what was measured is kept in {}.refused)", e.what(), path));
+  }
   write_file_durably(path, text);
   std::cout << fmt::format("{}: {} measured; now `weft plan RECIPE --cluster {}`\n", path, cluster.device.source, path);
 }
 
-void check_options(const BenchOptions& o, const std::string& path) {
+void check_options(const BenchOptions& o) {
   if (!o.recipe.empty())
     throw ConfigError("bench machine takes no recipe; --ranks, --precision and --threads say what");
   if (!o.layouts.empty() || !o.trace.empty() || o.ops || o.backend || !o.cluster.empty() || o.json)
     throw ConfigError(
         "bench machine takes --ranks, --out, --again, --precision, --threads, --tokens and --iters alone");
-  if (std::filesystem::exists(path) && !o.again)
-    throw ConfigError(fmt::format("{} is there already; name another with --out, or replace it with --again", path));
+}
+
+// Before minutes of measurement: by the rank alone that will write it.
+void check_path(const std::filesystem::path& path, bool again) {
+  const std::filesystem::path folder = path.has_parent_path() ? path.parent_path() : ".";
+  std::error_code none;
+  if (std::filesystem::is_directory(path, none))
+    throw ConfigError(fmt::format("--out {}: is a folder; name a file in it", path.string()));
+  if (!std::filesystem::is_directory(folder, none) || access(folder.c_str(), W_OK) != 0)
+    throw ConfigError(fmt::format("--out {}: {} is no folder that can be written to; make it, or name another",
+                                  path.string(), folder.string()));
+  if (std::filesystem::exists(path, none) && !again)
+    throw ConfigError(
+        fmt::format("{} is there already; name another with --out, or replace it with --again", path.string()));
 }
 
 int measure_processes(const BenchOptions& o, const std::string& path, const Launched& launched) {
@@ -197,6 +219,7 @@ int measure_processes(const BenchOptions& o, const std::string& path, const Laun
   run.ranks = RanksKind::mpi;
   const RankProcess process = join_mpi(launched.world, run, "bench");
   return run_as_rank(process, "bench", [&] {
+    if (process.leads()) check_path(path, o.again);
     NodeMeasuring node(o, launched.world, process);
     MeasuredRanks measured = node.run();
     if (process.leads())
@@ -210,8 +233,10 @@ int measure_processes(const BenchOptions& o, const std::string& path, const Laun
 int bench_machine(const BenchOptions& o) {
   const std::string path = o.out.empty() ? kUsualFile : o.out;
   const Launched launched = launched_as(environment);
+  std::vector<int> counts;
   try {
-    check_options(o, path);
+    check_options(o);
+    counts = o.ranks.empty() ? usual_ranks() : ranks_of(o.ranks);
     if (!launched.by.empty()) check_mpi_is_built_in();
     if (!launched.by.empty() && !o.ranks.empty())
       throw ConfigError("--ranks is of ranks as threads; a launcher has started these processes");
@@ -224,7 +249,8 @@ int bench_machine(const BenchOptions& o) {
   const RankProcess threads;
   std::vector<MeasuredRanks> all;
   std::optional<Machine> machine;
-  for (const int n : o.ranks.empty() ? usual_ranks() : ranks_of(o.ranks)) {
+  check_path(path, o.again);
+  for (const int n : counts) {
     NodeMeasuring node(o, n, threads);
     all.push_back(node.run());
     machine = node.machine();

@@ -344,7 +344,7 @@ Command add_bench(CLI::App& weft) {
       ->required()
       ->check(CLI::IsMember({"step", "scaling", "kernels", "machine", "forecast"}));
   recipe_arguments(*app, o->recipe, o->overrides);
-  add_number(*app, "--iters", o->iters, "Repetitions; the best counts", 1, 1000);
+  add_number(*app, "--iters", o->iters, "Repetitions; the best counts, of machine and forecast the median", 1, 1000);
   app->add_option("--layouts", o->layouts, "Of scaling: settings of [parallel], as dp=2,zero_stage=3 tp=2")
       ->type_name("LAYOUT");
   app->add_option("--trace", o->trace, "Write a step (of scaling: one of the last layout) as a Chrome trace")

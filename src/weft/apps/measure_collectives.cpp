@@ -3,6 +3,7 @@
 
 #include "weft/apps/measure_machine.h"
 #include "weft/apps/ordinary_numbers.h"
+#include "weft/base/error.h"
 #include "weft/comm/communicator.h"
 
 namespace weft {
@@ -29,8 +30,12 @@ class CollectiveTimer {
     backend_ = rank.machine.make_backend(*workspace_);
   }
 
-  // Of a call on a tensor of so many bytes.
-  double seconds_of(Kind kind, int64_t bytes) {
+  // A call on a tensor of about so many bytes, which each rank has an equal part of: how many they are, and the mean
+  // time of the ranks that take part.
+  struct Timed {
+    double bytes = 0, seconds = 0;
+  };
+  Timed time(Kind kind, int64_t bytes) {
     const int64_t n = axis_.size(), elements = std::max<int64_t>(n, bytes / int64_t(sizeof(float)) / n * n);
     Arena arena("tensors", 2 * elements * int64_t(sizeof(float)) + 4 * kArenaAlignment, rank_.machine.memory);
     const Tensor full = arena.alloc(DType::f32, {elements});
@@ -45,12 +50,14 @@ class CollectiveTimer {
       call(kind, full, shard);
       took.push_back(rank_.now_s() - began);
     }
-    double mean = typical_s(std::move(took), rank_.crowded);
-    rank_.mesh.world->all_reduce({&mean, DType::f64, {1}}).wait();
-    return mean / rank_.mesh.world->size();
+    const bool takes_part = kind != Kind::send || peer() < axis_.size();
+    double sums[] = {takes_part ? typical_s(std::move(took), rank_.crowded) : 0, takes_part ? 1.0 : 0.0};
+    rank_.mesh.world->all_reduce({sums, DType::f64, {2}}).wait();
+    return {.bytes = double(full.bytes()), .seconds = sums[0] / sums[1]};
   }
 
  private:
+  int peer() const { return axis_.rank() ^ 1; }
   void call(Kind kind, const Tensor& full, const Tensor& shard) {
     switch (kind) {
       case Kind::all_reduce:
@@ -63,10 +70,10 @@ class CollectiveTimer {
         break;
     }
     // From the first rank to the second; all others to theirs, and who has none waits for nobody.
-    const int peer = axis_.rank() ^ 1;
-    if (peer >= axis_.size()) return;
-    (axis_.rank() < peer ? axis_.send(full, peer) : axis_.recv(full, peer)).wait();
-    (axis_.rank() < peer ? axis_.recv(full, peer) : axis_.send(full, peer)).wait();
+    const int with = peer();
+    if (with >= axis_.size()) return;
+    (axis_.rank() < with ? axis_.send(full, with) : axis_.recv(full, with)).wait();
+    (axis_.rank() < with ? axis_.recv(full, with) : axis_.send(full, with)).wait();
   }
   const MeasuringRank& rank_;
   Communicator& axis_;
@@ -84,6 +91,17 @@ double bytes_sent(Kind kind, double bytes, double n) {
 
 }  // namespace
 
+void require_hosts_alike(Communicator& world, int here) {
+  std::vector<double> all(size_t(world.size()));
+  all[size_t(world.rank())] = here;
+  world.all_reduce({all.data(), DType::f64, {int64_t(all.size())}}).wait();
+  const auto [least, most] = std::minmax_element(all.begin(), all.end());
+  if (*least != *most)
+    throw ConfigError(fmt::format(
+        "one host has {} of these ranks, another {}; what works: as many on each, as in mpirun --map-by ppr:{}:node",
+        *least, *most, *least));
+}
+
 std::vector<CollectiveCurve> measure_collectives(const MeasuringRank& rank, bool far) {
   const int n = rank.mesh.dense.shards->size();
   CollectiveTimer timer(rank);
@@ -92,8 +110,11 @@ std::vector<CollectiveCurve> measure_collectives(const MeasuringRank& rank, bool
     std::vector<TimedOp> points;
     for (const int64_t bytes : kSizes) {
       if (bytes > rank.most_tokens * kBytesOfAToken) break;
-      const double seconds = timer.seconds_of(kind, bytes) / (kind == Kind::send ? 2 : 1);  // there and back
-      points.push_back({.op = "", .dtypes = "", .bytes = bytes_sent(kind, double(bytes), n), .seconds = seconds});
+      const auto timed = timer.time(kind, bytes);
+      points.push_back({.op = "",
+                        .dtypes = "",
+                        .bytes = bytes_sent(kind, timed.bytes, n),
+                        .seconds = timed.seconds / (kind == Kind::send ? 2 : 1)});  // there and back
     }
     curves.push_back({.kind = kind, .ranks = n, .far = far, .curve = curves_of(points)[0].curve});
   }

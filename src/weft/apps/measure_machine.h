@@ -32,6 +32,12 @@ std::vector<RateGrid> measure_rates(const MeasuringRank& rank, const Precision& 
 // that it is also waited for ranks that are late. Collective: the mean of all ranks. `far`: the axis goes over nodes.
 std::vector<CollectiveCurve> measure_collectives(const MeasuringRank& rank, bool far);
 
+// `here`: the ranks of this rank's host. Collective: throws ConfigError on every rank where hosts have other numbers of
+// them, as a cluster's file is of nodes alike.
+void require_hosts_alike(Communicator& world, int here);
+// Whether some of the groups of n ranks next to each other go over several hosts of `here` ranks.
+inline bool goes_over_hosts(int n, int here) { return here % n != 0; }
+
 // A small model whose steps are timed op by op: on each rank alone, or cut over all of them, for the ops that only such
 // layouts have.
 struct TimedModel {

@@ -17,7 +17,7 @@ constexpr int64_t kMostCopies = 8;                 // core's own cache has lost 
 constexpr double kLongEnough = 2e-3, kLongEnoughCrowded = 20e-3;  // of all repetitions; crowded: many turns of a core
 constexpr double kTooLong = 20;                                   // times so long: a second repetition is enough
 constexpr int64_t kMostRepetitions = 2000;
-constexpr double kExperts = 4, kHeads = 4;
+constexpr double kTimedExperts = 4, kTimedHeads = 4;
 const std::vector<double> kProductSizes{16, 64, 256, 768, 2048}, kExpertRows{16, 64, 256},
     kExpertWidths{128, 512, 1536}, kSequences{64, 256, 1024, 2048}, kHeadWidths{32, 64, 128};
 
@@ -130,7 +130,7 @@ RateGrid expert_grid(OpTimer& timer, const Precision& p, double most) {
                      .k = widths,
                      .flops_per_s = {}},
                     [&](Arena& arena, int64_t m, int64_t n, int64_t k) {
-                      const auto experts = int64_t(kExperts);
+                      const auto experts = int64_t(kTimedExperts);
                       const GroupedMatmul op{.x = arena.alloc(p.compute, {experts * m, k}),
                                              .w = arena.alloc(p.compute, {experts * n, k}),
                                              .offsets = arena.alloc(DType::i32, {experts + 1}),
@@ -150,7 +150,7 @@ RateGrid expert_gradient_grid(OpTimer& timer, const Precision& p, double most) {
                      .k = up_to(kExpertRows, most),
                      .flops_per_s = {}},
                     [&](Arena& arena, int64_t m, int64_t n, int64_t k) {
-                      const auto experts = int64_t(kExperts);
+                      const auto experts = int64_t(kTimedExperts);
                       const GroupedWeightGrad op{.dy = arena.alloc(p.compute, {experts * k, m}),
                                                  .x = arena.alloc(p.compute, {experts * k, n}),
                                                  .offsets = arena.alloc(DType::i32, {experts + 1}),
@@ -170,7 +170,7 @@ struct AttentionCase {
       spans.push_back({.q_row = at, .q_count = length, .k_row = at, .k_count = length});
   }
   Attention op(Arena& arena, const Precision& p, int64_t width) const {
-    const auto heads = int64_t(kHeads);
+    const auto heads = int64_t(kTimedHeads);
     const auto rows = [&] { return arena.alloc(p.compute, {tokens, heads * width}); };
     return {.q = rows(),
             .k = rows(),

@@ -160,9 +160,9 @@ std::string to_toml(const ClusterSpec& c) {
   const DeviceSpec& d = c.device;
   std::string text;
   if (c.num_devices > 0) text += fmt::format("nodes = {}\n", c.num_devices / c.devices_per_node);
-  text += fmt::format("devices_per_node = {}\ndomain = {}\nswitched = {}\n\n[device]\nname = \"{}\"\n",
-                      c.devices_per_node, c.domain, c.switched, d.name);
-  if (!d.source.empty()) text += fmt::format("source = \"{}\"\n", d.source);
+  text += fmt::format("devices_per_node = {}\ndomain = {}\nswitched = {}\n\n[device]\nname = {}\n", c.devices_per_node,
+                      c.domain, c.switched, toml_quoted(d.name));
+  if (!d.source.empty()) text += fmt::format("source = {}\n", toml_quoted(d.source));
   const std::pair<const char*, double> numbers[] = {{"peak_bf16_tflops", d.peak.bits16 / kTera},
                                                     {"peak_fp8_tflops", d.peak.fp8 / kTera},
                                                     {"peak_fp4_tflops", d.peak.fp4 / kTera},
@@ -186,8 +186,8 @@ std::string to_toml(const ClusterSpec& c) {
     text += fmt::format("\n[failures]\nper_device_hour = {:g}\nrestart_minutes = {:g}\ndisk_gb_s = {:g}\n",
                         c.failures_per_device_hour, c.restart_s / 60, c.disk_bytes_per_s / kGiga);
   if (c.price_per_device_hour > 0)
-    text +=
-        fmt::format("\n[price]\nper_device_hour = {:g}\nsource = \"{}\"\n", c.price_per_device_hour, c.price_source);
+    text += fmt::format("\n[price]\nper_device_hour = {:g}\nsource = {}\n", c.price_per_device_hour,
+                        toml_quoted(c.price_source));
   if (!c.program.empty()) text += "\n[program]\n";
   for (const auto& [name, value] : c.program) text += fmt::format("{} = {:.6g}\n", name, value);
   for (const MeasuredRanks& m : c.measured) text += to_toml(m);

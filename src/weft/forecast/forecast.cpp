@@ -92,6 +92,12 @@ void share_memory(ClusterSpec& cluster, int64_t ranks) {
 
 }  // namespace
 
+RunPlan forecast_plan(const Recipe& recipe, const HfConfig& config) {
+  RunPlan plan = prepare_run(recipe, config, 0);
+  settle_recompute(recipe, plan, WorkspaceModel());
+  return plan;
+}
+
 RunForecast forecast_run(const Recipe& recipe, const HfConfig& config, const ClusterSpec& cluster,
                          const Profiles& profiles) {
   require_priced(recipe);
@@ -106,8 +112,12 @@ RunForecast forecast_run(const Recipe& recipe, const HfConfig& config, const Clu
                     ranks, cluster.domain));
   const MeasuredRanks* measured = measured_of(cluster, ranks);
   if (measured != nullptr) require_measured(recipe, *measured);
-  RunPlan plan = prepare_run(recipe, config, 0);
-  settle_recompute(recipe, plan, WorkspaceModel());
+  const RunPlan plan = forecast_plan(recipe, config);
+  if (measured != nullptr && measured->best_rate(name_of(plan.step.precision.compute)) == 0)
+    throw ConfigError(
+        fmt::format("train.precision = \"{}\", but the cluster was measured in others alone; what works: "
+                    "weft bench machine without --precision",
+                    recipe.train.precision));
   RunForecast forecast{.cluster = cluster,
                        .work = work_of(recipe, plan, cluster, ProductFormat::bits16),
                        .profile = program_on(cluster, profiles.of("weft", plan.model.has_experts())),
@@ -117,8 +127,7 @@ RunForecast forecast_run(const Recipe& recipe, const HfConfig& config, const Clu
   forecast.peak_flops = f32 && peak.f32 > 0 ? peak.f32 : peak.bits16;
   if (measured != nullptr) {
     share_memory(forecast.cluster, ranks);
-    const double best = measured->best_rate(name_of(plan.step.precision.compute));
-    if (best > 0) forecast.peak_flops = best;
+    forecast.peak_flops = measured->best_rate(name_of(plan.step.precision.compute));
   }
   forecast.step = price_step(forecast.work, forecast.profile);
   return forecast;

@@ -34,6 +34,9 @@ struct RunForecast {
 // Throws ConfigError where the steps of the recipe are not alike.
 void require_priced(const Recipe& recipe);
 
+// The plan of rank 0, as forecast_run prices it: with what a budget recomputes. Throws what planning throws.
+RunPlan forecast_plan(const Recipe& recipe, const HfConfig& config);
+
 // As weft runs it. Throws ConfigError where the layout has more ranks than the cluster devices, naming settings that
 // fit; and what planning throws.
 RunForecast forecast_run(const Recipe& recipe, const HfConfig& config, const ClusterSpec& cluster,

@@ -259,6 +259,10 @@ SearchResult search_layouts(const Recipe& recipe, const HfConfig& config, const 
         "layout; "
         "the nearest that works: parallel.recompute = \"none\" and no parallel.memory_budget, and \"budget\" with the "
         "layout that it finds");
+  if (!cluster.measured.empty())
+    throw ConfigError(
+        "--search cannot run on a cluster that was measured ([[measured]]): its bounds know no curves, and its room no "
+        "memory that ranks share; what works: weft plan RECIPE --cluster FILE for each layout");
   require_priced(recipe);
   if (recipe.train.objective != ObjectiveKind::cross_entropy)
     throw ConfigError(fmt::format(

@@ -94,9 +94,10 @@ Curve curve_of(std::vector<std::pair<double, double>> points) {
 
 double Curve::of(double size) const {
   if (size <= at.front()) return seconds.front();
-  if (size >= at.back()) return seconds.back() * size / at.back();
+  if (size >= at.back()) return std::max(seconds.back(), seconds.back() * (size / at.back()));
   const Between b = find_between(at, size);
-  return std::exp(std::lerp(std::log(seconds[b.low]), std::log(seconds[b.low + 1]), b.part));
+  const double low = seconds[b.low], high = seconds[b.low + 1];
+  return std::clamp(std::exp(std::lerp(std::log(low), std::log(high), b.part)), low, high);  // whatever is rounded
 }
 
 double RateGrid::of(double m_size, double n_size, double k_size) const {

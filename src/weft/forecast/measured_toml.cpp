@@ -106,6 +106,11 @@ std::string list_of(const char* key, const std::vector<double>& values, double u
   return text + "]\n";
 }
 
+// With all their digits, as two may differ in the last.
+std::string sizes_of(const char* key, const std::vector<double>& sizes) {
+  return fmt::format("{} = [{}]\n", key, fmt::join(sizes, ", "));
+}
+
 }  // namespace
 
 std::vector<MeasuredRanks> read_measured(const TomlTable& file, const std::string& source) {
@@ -125,16 +130,16 @@ std::string to_toml(const MeasuredRanks& m) {
   std::string text = fmt::format("\n[[measured]]\nranks = {}\nthreads = {}\n{}gap_us = {:.6g}\n", m.ranks, m.threads,
                                  m.processes ? "processes = true\n" : "", m.gap_s / kMicro);
   for (const RateGrid& g : m.rates)
-    text += fmt::format("[[measured.rate]]\nop = \"{}\"\ndtype = \"{}\"\n{}{}{}{}{}", g.op, g.dtype,
-                        g.form.empty() ? "" : fmt::format("form = \"{}\"\n", g.form), list_of("m", g.m, 1),
-                        list_of("n", g.n, 1), list_of("k", g.k, 1), list_of("gflops", g.flops_per_s, kGiga));
+    text += fmt::format("[[measured.rate]]\nop = {}\ndtype = {}\n{}{}{}{}{}", toml_quoted(g.op), toml_quoted(g.dtype),
+                        g.form.empty() ? "" : fmt::format("form = {}\n", toml_quoted(g.form)), sizes_of("m", g.m),
+                        sizes_of("n", g.n), sizes_of("k", g.k), list_of("gflops", g.flops_per_s, kGiga));
   for (const OpCurve& o : m.ops)
-    text += fmt::format("[[measured.op]]\nop = \"{}\"\ndtypes = \"{}\"\n{}{}", o.op, o.dtypes,
-                        list_of("bytes", o.curve.at, 1), list_of("us", o.curve.seconds, kMicro));
+    text += fmt::format("[[measured.op]]\nop = {}\ndtypes = {}\n{}{}", toml_quoted(o.op), toml_quoted(o.dtypes),
+                        sizes_of("bytes", o.curve.at), list_of("us", o.curve.seconds, kMicro));
   for (const CollectiveCurve& c : m.collectives)
-    text += fmt::format("[[measured.collective]]\nkind = \"{}\"\nranks = {}\n{}{}{}", name_of(c.kind), c.ranks,
-                        c.far ? "far = true\n" : "", list_of("bytes", c.curve.at, 1),
-                        list_of("us", c.curve.seconds, kMicro));
+    text +=
+        fmt::format("[[measured.collective]]\nkind = \"{}\"\nranks = {}\n{}{}{}", name_of(c.kind), c.ranks,
+                    c.far ? "far = true\n" : "", sizes_of("bytes", c.curve.at), list_of("us", c.curve.seconds, kMicro));
   return text;
 }
 

@@ -34,6 +34,18 @@ std::optional<double> number_in(const toml::node& node) {
 
 }  // namespace
 
+std::string toml_quoted(std::string_view text) {
+  std::string quoted = "\"";
+  for (const char c : text)
+    if (c == '"' || c == '\\')
+      quoted += {'\\', c};
+    else if ((c >= 0 && c < ' ') || c == '\x7f')
+      quoted += fmt::format("\\u{:04x}", int(c));
+    else
+      quoted += c;
+  return quoted + '"';
+}
+
 TomlTable::TomlTable(const std::string& text, const std::string& source)
     : node_(std::make_shared<Node>(Node{.file = parse_toml(text, source)})), source_(source) {}
 

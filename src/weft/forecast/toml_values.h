@@ -7,6 +7,9 @@
 
 namespace weft {
 
+// A string as TOML writes it: in quotes, what ends or breaks a line or a string escaped.
+std::string toml_quoted(std::string_view text);
+
 class TomlTable {
  public:
   // A whole file. Throws ConfigError for what is no TOML.

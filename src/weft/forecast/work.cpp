@@ -244,7 +244,7 @@ std::string_view name_of(WorkClass c) {
 }
 
 std::map<std::string, OpWork> work_by_op(const RunPlan& plan, const ClusterSpec& cluster) {
-  const StepData data = step_data_of(plan, WorkspaceModel());
+  const StepData data = step_data_of(plan.model, with_balanced_experts(plan.step), *plan.optimizer, WorkspaceModel());
   const MeshSizes& mesh = plan.step.mesh;
   const Pricing pricing(plan.model, mesh.tp, cluster, measured_of(cluster, mesh.world()), ProductFormat::bits16);
   std::map<std::string, OpWork> all;
