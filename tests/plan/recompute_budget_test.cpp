@@ -3,10 +3,12 @@
 
 #include <gtest/gtest.h>
 
+#include <map>
 #include <random>
 
 #include "support.h"
 #include "weft/base/byte_size.h"
+#include "weft/data/teacher_logits.h"
 #include "weft/plan/layout_plan.h"
 #include "weft/plan/recompute_solve.h"
 
@@ -181,6 +183,32 @@ TEST_F(RecomputeBudget, TheFullestRankOfAStageFits) {
   }
 }
 
+TEST_F(RecomputeBudget, WhatIsStoredOfATeacherIsWithinTheBudget) {
+  const std::string file = dir_ / "top";
+  TeacherLogitsWriter(file,
+                      {.top = 30,
+                       .seq_length = 16,
+                       .num_samples = 1,
+                       .vocab_size = 37,
+                       .temperature = 2,
+                       .teacher = "any",
+                       .samples = "any"},
+                      true)
+      .commit();
+  const Recipe recipe = recipe_of(
+      kDense, {"parallel.pp=2", "train.objective=distill", "objective.teacher_logits=" + file, "parallel.tp=2"});
+  const RecomputeRange range = range_of(recipe);
+  EXPECT_EQ(range.most, most_of(plan_layout(recipe, WorkspaceModel())));
+  const int64_t budget = (range.least + range.most) / 2;
+  const LayoutPlan plan = plan_layout(with_budget(recipe, budget), WorkspaceModel());
+  EXPECT_LE(most_of(plan), budget);
+  ASSERT_TRUE(plan.run.step.stored);
+  for (int rank = 0; rank < 4; ++rank) {  // whose own plan is the same
+    const int64_t bytes = plan_run(with_budget(recipe, budget), WorkspaceModel(), rank).memory.total_bytes();
+    EXPECT_EQ(bytes, plan.run.recompute.stages[size_t(rank / 2)].bytes) << rank;
+  }
+}
+
 TEST_F(RecomputeBudget, WhatDoesNotFitIsRefusedWithTheLeastThereIs) {
   const Recipe recipe = recipe_of(kDense, {"parallel.dp=2", "train.micro_batch_size=4"});
   const int64_t least = range_of(recipe).least;
@@ -191,7 +219,32 @@ TEST_F(RecomputeBudget, WhatDoesNotFitIsRefusedWithTheLeastThereIs) {
   EXPECT_SAYS(said, "; train.micro_batch_size = 2 would make that ");
   EXPECT_SAYS(said, "; parallel.zero_stage = 1 would make that ");
   EXPECT_EQ(refusal_of(with_budget(recipe, byte_size_of(byte_size_text(least)).value())), "");
-  EXPECT_SAYS(refusal_of(with_budget(recipe, 1000)), "alone is enough");
+  EXPECT_SAYS(refusal_of(with_budget(recipe, 1000)),
+              ", and neither a smaller train.micro_batch_size nor a higher parallel.zero_stage alone is enough");
+}
+
+TEST_F(RecomputeBudget, ARefusalNamesWhatWasTriedAndMayStillChange) {
+  const std::string run = dir_ / "run";
+  const auto said = [&](const std::string& batch, int64_t budget) {
+    return refusal_of(with_budget(recipe_of(kDense, {"train.global_batch_size=9", batch, "run.dir=" + run}), budget));
+  };
+  const int64_t least = range_of(recipe_of(kDense, {"train.global_batch_size=9", "train.micro_batch_size=3"})).least;
+  EXPECT_SAYS(said("train.micro_batch_size=9", least), "; train.micro_batch_size = 3 would make that ");
+  EXPECT_SAYS(said("train.micro_batch_size=9", 1000), ", and a smaller train.micro_batch_size alone is not enough; ");
+  EXPECT_SAYS(said("train.micro_batch_size=1", 1000), " at least, whatever is computed again; the nearest");
+  std::filesystem::create_directory(run);
+  testing::spill(run + "/recipe.toml", "");
+  EXPECT_SAYS(said("train.micro_batch_size=9", least), " at least, whatever is computed again; the nearest");
+}
+
+// Its block is no block of the model's.
+TEST_F(RecomputeBudget, TheBlockOfMultiTokenPredictionIsSaidToKeepAll) {
+  std::string further = kLatents;
+  further.replace(further.find("predict_layers\": 0"), 18, "predict_layers\": 1");
+  const Settings trained{"train.mtp_loss_coef=0.1"};
+  EXPECT_SAYS(refusal_of(with_budget(recipe_of(further.c_str(), trained), 1000)),
+              "multi-token prediction always keeps");
+  EXPECT_EQ(refusal_of(with_budget(recipe_of(further.c_str(), {}), 1000)).find("multi-token"), std::string::npos);
 }
 
 TEST_F(RecomputeBudget, KeysThatDoNotFitTogetherAreNamed) {
@@ -268,14 +321,53 @@ TEST(RecomputeSolve, NoOtherWayCostsLess) {
         EXPECT_TRUE(count == 0 || allowed[level]) << trial;
       }
     EXPECT_LE(bytes, room) << trial;
+    EXPECT_EQ(blocks, groups[0].count + (groups.size() > 1 ? groups[1].count : 0)) << trial;
     EXPECT_EQ(std::pair(flops, again), *least) << trial;
   }
 }
 
-TEST(RecomputeSolve, ManyBlocksTakeLittleTime) {
-  const RecomputeGroup dense{.count = 64, .bytes = {0, -7001, -9003, -30011}, .flops = {0, 0, 11e9, 97e9}};
-  const RecomputeGroup experts{.count = 64, .bytes = {0, -5003, -8009, -50021}, .flops = {0, 0, 13e9, 71e9}};
-  EXPECT_TRUE(least_recompute({dense, experts}, {true, true, true, true}, -2000003));
+// What any counts of a group's blocks cost, by the bytes that they take: the least of those that take no more.
+using Cost = std::pair<double, int64_t>;  // flops, blocks that compute anything again
+std::map<int64_t, Cost> least_by_bytes(const RecomputeGroup& g) {
+  std::map<int64_t, Cost> all;
+  for (int64_t a = 0; a <= g.count; ++a)
+    for (int64_t b = 0; a + b <= g.count; ++b)
+      for (int64_t c = 0; a + b + c <= g.count; ++c) {
+        const Cost cost(double(a) * g.flops[1] + double(b) * g.flops[2] + double(c) * g.flops[3], a + b + c);
+        const auto [at, is_new] = all.try_emplace(a * g.bytes[1] + b * g.bytes[2] + c * g.bytes[3], cost);
+        at->second = std::min(at->second, cost);
+      }
+  std::optional<Cost> least;
+  for (auto& [bytes, cost] : all) least = cost = std::min(cost, least.value_or(cost));
+  return all;
+}
+
+// Of 4^48 ways few are kept while they are built.
+TEST(RecomputeSolve, ManyBlocksAreChosenForFromFewPartialChoices) {
+  const RecomputeGroup dense{.count = 24, .bytes = {0, -7001, -9003, -30011}, .flops = {0, 0, 11e9, 97e9}};
+  const RecomputeGroup experts{.count = 24, .bytes = {0, -5003, -8009, -50021}, .flops = {0, 0, 13e9, 71e9}};
+  const int64_t room = -1000003;
+  size_t kept = 0;
+  const auto counts = least_recompute({dense, experts}, {true, true, true, true}, room, &kept);
+  ASSERT_TRUE(counts);
+  EXPECT_LT(kept, size_t{10000});
+  Cost found;
+  for (size_t level = 1; level < kBlockRecomputes; ++level) {
+    found.first +=
+        double((*counts)[0][level]) * dense.flops[level] + double((*counts)[1][level]) * experts.flops[level];
+    found.second += (*counts)[0][level] + (*counts)[1][level];
+  }
+  std::optional<Cost> least;
+  const std::map<int64_t, Cost> others = least_by_bytes(experts);
+  for (const auto& [bytes, cost] : least_by_bytes(dense)) {
+    const auto above = others.upper_bound(room - bytes);
+    if (above == others.begin()) continue;
+    const Cost& other = std::prev(above)->second;
+    const Cost both(cost.first + other.first, cost.second + other.second);
+    least = std::min(both, least.value_or(both));
+  }
+  ASSERT_TRUE(least);
+  EXPECT_EQ(found, *least);
 }
 
 }  // namespace

@@ -1,9 +1,13 @@
 // What blocks compute again for a memory budget changes no bit of a run.
 #include <gtest/gtest.h>
 
+#include <array>
+
 #include "train/golden.h"
 #include "weft/apps/backends.h"
+#include "weft/comm/local_group.h"
 #include "weft/plan/recompute_budget.h"
+#include "weft/train/rank_plan.h"
 
 namespace weft {
 namespace {
@@ -95,6 +99,25 @@ TEST_F(BudgetedRun, GoesOnWithAnotherBudgetToTheSameBits) {
   testing::train(then, machine_for(then));
   ASSERT_FALSE(bits_of(whole).empty());
   EXPECT_TRUE(bits_of(parts) == bits_of(whole));
+}
+
+// As on a host whose kernels need more.
+struct LargeTemporaries : WorkspaceModel {
+  int64_t bytes(const Matmul&) const override { return int64_t{1} << 30; }
+};
+
+TEST_F(BudgetedRun, WhatDoesNotFitOnOneRankIsSaidByAll) {
+  const Recipe recipe = with_budget(recipe_of("llama-gqa", dir_ / "run", {"parallel.dp=2"}), 8);
+  std::array<std::string, 2> said;
+  run_local(2, [&](Communicator& world) {
+    const std::unique_ptr<WorkspaceModel> here =
+        world.rank() == 1 ? std::make_unique<LargeTemporaries>() : std::make_unique<WorkspaceModel>();
+    try {
+      plan_of_rank(recipe, *here, world);
+    } catch (const ConfigError& e) { said[size_t(world.rank())] = e.what(); }
+  });
+  EXPECT_SAYS(said[0], "cannot run: a rank needs 1.0");
+  EXPECT_EQ(said[0], said[1]);
 }
 
 }  // namespace

@@ -11,6 +11,7 @@
 #include "train/golden.h"
 #include "weft/apps/backends.h"
 #include "weft/data/teacher_logits.h"
+#include "weft/plan/recompute_budget.h"
 #include "weft/verify/narrow_copy.h"
 #include "weft/verify/trial_data.h"
 
@@ -87,6 +88,24 @@ TEST(Verify, FindsExpertsOnRanksOfTheirOwnEqual) {
     const VerifyReport report = report_on(recipe_for("mixtral", layout), run_on_threads, {}, 1);
     EXPECT_TRUE(report.equal()) << report.layout << ": " << first_of(report);
   }
+}
+
+// Without that room experts take more than the budget of the run, which no trial has to keep.
+TEST(Verify, ABudgetThatFitsTheRunAloneIsNoHindrance) {
+  Recipe recipe =
+      recipe_for("mixtral", {"parallel.dp=2", "parallel.ep=2", "moe.capacity_factor=1", "moe.overflow=drop"});
+  const auto range_of = [](const Recipe& r) {
+    return recompute_range(r, prepare_run(r, 0), *machine_for(r).workspace_model);
+  };
+  const int64_t budget = range_of(recipe).least;
+  recipe.parallel.recompute = RecomputeKind::budget;
+  recipe.parallel.memory_budget = fmt::format("{}", budget);
+  Recipe tried = recipe;
+  tried.moe.capacity_factor.reset();
+  tried.moe.overflow = ExpertOverflow::error;
+  ASSERT_GT(range_of(tried).least, budget);
+  const VerifyReport report = report_on(recipe, run_on_threads, {}, 1);
+  EXPECT_TRUE(report.equal()) << first_of(report);
 }
 
 TEST(Verify, FindsAdaptersEqual) {

@@ -15,6 +15,7 @@
 #include "weft/ops/traced.h"
 #include "weft/plan/layout_plan.h"
 #include "weft/records/clock.h"
+#include "weft/train/rank_plan.h"
 #include "weft/train/room.h"
 
 namespace weft {
@@ -135,7 +136,7 @@ void time_layout(Layout& layout, How how, const RankProcess& process) {
     const Machine used = how == How::compute_alone
                              ? dry_machine(mine_alone)
                              : timed_machine(mine_alone, mine, {.now_s = now_s, .at_once = how == How::at_once});
-    BenchRun run(layout.recipe, used, plan_run(layout.recipe, *machine.workspace_model, rank), mesh);
+    BenchRun run(layout.recipe, used, plan_of_rank(layout.recipe, *machine.workspace_model, *mesh.world), mesh);
     run.warm_up();
     for (auto& [axis, time] : mine) time = {};
     barrier(*mesh.world);
@@ -159,7 +160,7 @@ void trace_layout(const Layout& layout, const std::string& file, const RankProce
     std::vector<CommEvent> calls;
     const int rank = mesh.world->rank();
     const Machine used = timed_machine(machine.of_rank(rank), times, {.now_s = now_s, .events = &calls});
-    BenchRun run(layout.recipe, used, plan_run(layout.recipe, *machine.workspace_model, rank), mesh);
+    BenchRun run(layout.recipe, used, plan_of_rank(layout.recipe, *machine.workspace_model, *mesh.world), mesh);
     Traced traced(run.rank.backend, [] { return int64_t(now_s() * 1e9); });
     run.step(traced);  // warms up
     calls.clear();

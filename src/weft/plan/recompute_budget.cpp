@@ -53,7 +53,9 @@ ModelFlops flops_of_model(const RunPlan& run, const WorkspaceModel& workspace) {
 std::vector<StepSpec> steps_of_stage(const Recipe& recipe, const RunPlan& run, int stage) {
   const MeshSizes mesh = mesh_sizes_of(recipe);
   const auto step_at = [&](int place) {
-    return step_of(recipe, run.model, rank_at_place(mesh, stage, place), run.config.teacher.get());
+    StepSpec step = step_of(recipe, run, rank_at_place(mesh, stage, place));
+    step.model.recompute.clear();
+    return step;
   };
   std::vector<StepSpec> steps;
   for (const std::vector<int>& tp : tp_classes(run))
@@ -90,57 +92,62 @@ void repeat_stage(const StepSpec& before, const StepSpec& now, RecomputeChoice& 
   choice.stages.back().bytes = choice.stages[choice.stages.size() - 2].bytes;
 }
 
-// Other values of settings that leave what is learnt as it is, but for rounding.
-std::vector<std::pair<std::string, Recipe>> smaller_recipes(const Recipe& recipe) {
-  std::vector<std::pair<std::string, Recipe>> all;
-  for (int64_t batch = recipe.train.micro_batch_size; batch % 2 == 0;) {
-    Recipe less = recipe;
-    less.train.micro_batch_size = batch /= 2;
-    all.emplace_back(fmt::format("train.micro_batch_size = {}", batch), less);
+// Another value of a setting that leaves what is learnt as it is, but for rounding.
+struct SmallerRecipe {
+  std::string key, of_key;  // "train.micro_batch_size", "a smaller train.micro_batch_size"
+  int64_t value;
+  Recipe recipe;
+};
+
+// The nearest of each setting first. A run that has begun keeps its micro-batches.
+std::vector<SmallerRecipe> smaller_recipes(const Recipe& recipe) {
+  std::vector<SmallerRecipe> all;
+  for (int64_t batch = has_begun(recipe) ? 0 : recipe.train.micro_batch_size - 1; batch > 0; --batch) {
+    if (recipe.train.micro_batch_size % batch != 0) continue;
+    all.push_back({"train.micro_batch_size", "a smaller train.micro_batch_size", batch, recipe});
+    all.back().recipe.train.micro_batch_size = batch;
   }
   for (int64_t stage = recipe.parallel.zero_stage + 1; stage <= 3 && recipe.parallel.dp * recipe.parallel.cp > 1;
        ++stage) {
-    Recipe less = recipe;
-    less.parallel.zero_stage = stage;
-    all.emplace_back(fmt::format("parallel.zero_stage = {}", stage), less);
+    all.push_back({"parallel.zero_stage", "a higher parallel.zero_stage", stage, recipe});
+    all.back().recipe.parallel.zero_stage = stage;
   }
   return all;
 }
 
-// "; train.micro_batch_size = 2 would make that 12.00GiB": the first of each setting that fits the budget.
+// "; train.micro_batch_size = 2 would make that 12.00GiB": the first of each setting that fits the budget. If none
+// does, which were tried.
 std::string helping_settings(const Recipe& recipe, const RunPlan& run, int64_t budget,
                              const WorkspaceModel& workspace) {
   std::string text, said;
-  for (const auto& [setting, less] : smaller_recipes(recipe)) {
-    const std::string key = setting.substr(0, setting.find(' '));
-    if (key == said) continue;
+  std::vector<std::string> tried;
+  for (const SmallerRecipe& less : smaller_recipes(recipe)) {
+    if (less.key == said) continue;
     try {
-      check_layout(less, run.model);
-      const int64_t bytes = recompute_range(less, run, workspace).least;
+      check_layout(less.recipe, run.model);
+      const int64_t bytes = recompute_range(less.recipe, run, workspace).least;
+      if (tried.empty() || tried.back() != less.of_key) tried.push_back(less.of_key);
       if (bytes > budget) continue;
-      text += fmt::format("; {} would make that {}", setting, byte_size_text(bytes));
-      said = key;
+      text += fmt::format("; {} = {} would make that {}", less.key, less.value, byte_size_text(bytes));
+      said = less.key;
     } catch (const ConfigError&) {  // the model cannot be cut so
       continue;
     }
   }
-  return text;
+  if (!text.empty() || tried.empty()) return text;
+  if (tried.size() == 1) return fmt::format(", and {} alone is not enough", tried[0]);
+  return fmt::format(", and neither {} alone is enough", fmt::join(tried, " nor "));
 }
 
 [[noreturn]] void refuse_budget(const Recipe& recipe, const RunPlan& run, int stage, int64_t least,
                                 const WorkspaceModel& workspace) {
   const int64_t budget = byte_size_of(recipe.parallel.memory_budget).value();
-  const std::string helping = helping_settings(recipe, run, budget, workspace);
   throw ConfigError(fmt::format(
-      "parallel.memory_budget = \"{}\" cannot run: {} needs {} at least, whatever is computed again{}; the nearest "
-      "that "
-      "works: parallel.memory_budget = \"{}\"",
+      "parallel.memory_budget = \"{}\" cannot run: {} needs {} at least, whatever is computed again{}{}; the nearest "
+      "that works: parallel.memory_budget = \"{}\"",
       recipe.parallel.memory_budget, recipe.parallel.pp > 1 ? fmt::format("a rank of stage {}", stage) : "a rank",
-      byte_size_text(least),
-      helping.empty()
-          ? ", and neither a smaller train.micro_batch_size nor a higher parallel.zero_stage alone is enough"
-          : helping,
-      byte_size_text(least)));
+      byte_size_text(least), run.model.has_mtp() ? " (the block of multi-token prediction always keeps all)" : "",
+      helping_settings(recipe, run, budget, workspace), byte_size_text(least)));
 }
 
 }  // namespace

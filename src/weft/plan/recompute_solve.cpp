@@ -47,7 +47,8 @@ std::vector<PartialChoice> best_of(std::vector<PartialChoice> all, const BytesAh
 }  // namespace
 
 std::optional<std::vector<RecomputeCounts>> least_recompute(const std::vector<RecomputeGroup>& groups,
-                                                            const RecomputeLevels& allowed, int64_t room) {
+                                                            const RecomputeLevels& allowed, int64_t room,
+                                                            size_t* kept) {
   BytesAhead ahead;
   std::vector<size_t> group_of;  // [block]
   for (size_t g = 0; g < groups.size(); ++g) {
@@ -74,6 +75,7 @@ std::optional<std::vector<RecomputeCounts>> least_recompute(const std::vector<Re
       }
     steps.push_back(best_of(std::move(next), ahead, room));
     if (steps.back().empty()) return {};
+    if (kept != nullptr) *kept += steps.back().size();
   }
   if (group_of.empty() && room < 0) return {};
   std::vector<RecomputeCounts> counts(groups.size());

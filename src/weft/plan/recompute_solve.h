@@ -19,8 +19,10 @@ using RecomputeLevels = std::array<bool, kBlockRecomputes>;     // which of them
 
 // How many blocks of each group compute what again: their bytes are at most `room` (which may be below 0), with the
 // least flops; of several such the fewest blocks that compute anything again. None: there is no way. Exact. Time grows
-// with blocks and with how many sums their bytes have, some milliseconds.
+// with blocks and with how many sums their bytes have, some milliseconds: with `kept`, the partial choices that it had
+// to keep, all blocks together.
 std::optional<std::vector<RecomputeCounts>> least_recompute(const std::vector<RecomputeGroup>& groups,
-                                                            const RecomputeLevels& allowed, int64_t room);
+                                                            const RecomputeLevels& allowed, int64_t room,
+                                                            size_t* kept = nullptr);
 
 }  // namespace weft

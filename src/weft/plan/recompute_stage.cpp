@@ -61,7 +61,18 @@ int64_t RecomputeStage::choose(int64_t budget, const BlockFlops& flops, BlockLev
 int64_t RecomputeStage::least(BlockLevels& levels) {
   measure();
   write(smallest(), levels);
-  return planned(levels);
+  int64_t bytes = planned(levels);
+  for (size_t level = 0; level < kBlockRecomputes; ++level) {
+    if (uniform_[level].total >= bytes) continue;
+    BlockLevels same = levels;
+    for (const Kind& k : kinds_)
+      for (const int64_t l : k.blocks) same[size_t(l)] = BlockRecompute(level);
+    const int64_t then = planned(same, bytes - 1);
+    if (then >= bytes) continue;
+    bytes = then;
+    levels = std::move(same);
+  }
+  return bytes;
 }
 
 void RecomputeStage::find_kinds() {
@@ -107,7 +118,8 @@ RecomputeStage::Parts RecomputeStage::parts_where(BlockRecompute again, const La
   const MemoryPlan plan = measure_memory(run_.model, step, *run_.optimizer, workspace_);
   Parts parts{.sums = {},
               .most = {plan.persistent.total(), plan.handover, plan.replay, plan.scratch, plan.workspace,
-                       plan.evaluation, plan.taught}};
+                       plan.evaluation, plan.taught},
+              .total = plan.total_bytes()};
   for (size_t c = 0; c < plan.chunks.size(); ++c) {
     const MemoryPlan::Chunk& k = plan.chunks[c];
     const int64_t gradients = k.slots.dgrad_till_wgrad * k.dgrad_till_wgrad;

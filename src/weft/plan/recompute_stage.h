@@ -21,9 +21,9 @@ class RecomputeStage {
   // What the fullest rank takes where its blocks keep all, in bytes.
   int64_t keeping_all() const { return keeping_all_; }
   // Writes what the blocks of the stage do, and returns what the fullest rank takes with that: at most the budget, or
-  // where that cannot be, the least there is.
+  // where no way is found that fits, as least().
   int64_t choose(int64_t budget, const BlockFlops& flops, BlockLevels& levels);
-  // The same with the least there is.
+  // The same with the least way that is found: as bytes add up, or where all blocks do the same.
   int64_t least(BlockLevels& levels);
 
  private:
@@ -31,6 +31,7 @@ class RecomputeStage {
   // decides.
   struct Parts {
     std::vector<int64_t> sums, most;
+    int64_t total = 0;
   };
   // Blocks that are alike.
   struct Kind {

@@ -32,6 +32,11 @@ std::unique_ptr<Optimizer> optimizer_of(const Recipe& r) {
 
 }  // namespace
 
+bool has_begun(const Recipe& recipe) {
+  std::error_code ignored;
+  return std::filesystem::exists(std::filesystem::path(recipe.run.dir) / "recipe.toml", ignored);
+}
+
 LrSchedule lr_schedule_of(const Recipe& r) {
   const auto& o = r.optimizer;
   return {.style = o.lr_decay_style,
@@ -142,20 +147,24 @@ void set_objective(const Recipe& r, const ModelSpec& model, StepSpec& step) {
   if (!step.scores_base) step.frozen = {{model, step.model}};
 }
 
-}  // namespace
-
-RunPlan plan_run(const Recipe& recipe, const WorkspaceModel& workspace, int rank) {
-  RunPlan plan = prepare_run(recipe, rank);
+RunPlan measured(const Recipe& recipe, RunPlan plan, const WorkspaceModel& workspace) {
   settle_recompute(recipe, plan, workspace);
   plan.memory = measure(plan.model, plan.step, *plan.optimizer, workspace);
+  const RecomputeChoice& chosen = plan.recompute;
+  WEFT_CHECK(chosen.blocks.empty() || plan.memory.total_bytes() <= chosen.budget,
+             "rank {} is planned to take {} bytes, of a budget of {}", plan.step.rank, plan.memory.total_bytes(),
+             chosen.budget);
   return plan;
 }
 
+}  // namespace
+
+RunPlan plan_run(const Recipe& recipe, const WorkspaceModel& workspace, int rank) {
+  return measured(recipe, prepare_run(recipe, rank), workspace);
+}
+
 RunPlan plan_run(const Recipe& recipe, HfConfig config, const WorkspaceModel& workspace, int rank) {
-  RunPlan plan = prepare_run(recipe, std::move(config), rank);
-  settle_recompute(recipe, plan, workspace);
-  plan.memory = measure(plan.model, plan.step, *plan.optimizer, workspace);
-  return plan;
+  return measured(recipe, prepare_run(recipe, std::move(config), rank), workspace);
 }
 
 RunPlan prepare_run(const Recipe& recipe, int rank) {
@@ -275,6 +284,7 @@ RunPlan prepare_run(const Recipe& recipe, HfConfig config, int rank) {
 
 StepSpec step_of(const Recipe& recipe, const RunPlan& run, int rank) {
   StepSpec step = step_of(recipe, run.model, rank, run.config.teacher.get());
+  step.stored = run.step.stored;
   step.model.recompute = run.recompute.blocks;
   return step;
 }

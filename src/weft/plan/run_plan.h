@@ -30,11 +30,14 @@ RunPlan plan_run(const Recipe& recipe, const WorkspaceModel& workspace, int rank
 // read.
 RunPlan plan_run(const Recipe& recipe, HfConfig config, const WorkspaceModel& workspace, int rank = 0);
 
+// Whether run.dir has a run: its train.micro_batch_size may not change any more.
+bool has_begun(const Recipe& recipe);
+
 // The schedule of a recipe whose length is in steps (train.train_iters).
 LrSchedule lr_schedule_of(const Recipe& recipe);
 
-// All of it but `memory` and `recompute`; and the step of another rank of the same run, with `recompute` once that is
-// settled (plan/recompute_budget.h).
+// All of it but `memory` and `recompute`. The step of another rank of the same run has what was stored of its teacher,
+// and `recompute` once that is settled (plan/recompute_budget.h).
 RunPlan prepare_run(const Recipe& recipe, int rank);
 RunPlan prepare_run(const Recipe& recipe, HfConfig config, int rank);
 StepSpec step_of(const Recipe& recipe, const ModelSpec& model, int rank, const HfConfig* teacher = nullptr);

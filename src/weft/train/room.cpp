@@ -154,7 +154,6 @@ std::vector<Candidate> candidates(const Recipe& given) {
   // The later of these take less memory. To a smaller budget than it has a recipe is not fitted here.
   const bool has_budget = given.parallel.recompute == RecomputeKind::budget;
   const auto kept = size_t(has_budget ? RecomputeKind::full : given.parallel.recompute);
-  const bool begun = std::filesystem::exists(std::filesystem::path(given.run.dir) / "recipe.toml");
   std::vector<Candidate> all;
   for (size_t recompute = kept; recompute <= size_t(RecomputeKind::full); ++recompute) {
     for (int64_t batch = given.train.micro_batch_size, halvings = 0; batch >= 1; batch /= 2, ++halvings) {
@@ -173,7 +172,7 @@ std::vector<Candidate> candidates(const Recipe& given) {
                        size_t(zero - given.parallel.zero_stage));
         if (!c.settings.empty()) all.push_back(std::move(c));
       }
-      if (begun) break;  // micro_batch_size may not change any more
+      if (has_begun(given)) break;
     }
   }
   std::stable_sort(all.begin(), all.end(), [](const Candidate& a, const Candidate& b) { return a.weight < b.weight; });

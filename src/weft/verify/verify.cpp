@@ -212,7 +212,8 @@ class Verifier {
     if (whole && seconds > kMostSeconds) say(fmt::format("this may take {}", format_duration(seconds)));
   }
 
-  void require_room_here(const Recipe& run) const {
+  void require_room_here(const Recipe& tried) const {
+    const Recipe run = with_own_budget(tried);
     const Machine machine = setup_.machine_for(run);
     require_host_room(run, plan_layout(run, *machine.workspace_model), machine);
   }
