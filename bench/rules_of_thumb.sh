@@ -41,7 +41,7 @@ plan() {  # what, cluster, settings
 }
 search() {  # what, cluster, ranks, settings
   say "$1: search on $3 $2 ${*:4}"
-  "$weft" plan r.toml "${@:4}" --cluster "$2" --search --ranks "$3" 2>&1 | grep -A4 -E '^the best|comes nearest' || true
+  "$weft" plan r.toml "${@:4}" --cluster "$2" --search --ranks "$3" 2>&1 | grep -A7 -E '^the best|comes nearest' || true
 }
 z3=(parallel.zero_stage=3)
 big=(model.path=llama-3-70b)
