@@ -86,6 +86,13 @@ class Process {
 inline Finished run(const Command& command) { return Process(command).wait(); }
 inline Finished weft(std::vector<std::string> args) { return run({.args = std::move(args)}); }
 
+// `text` with `dir` in place of each DIR. A folder's random name may hold DIR itself: what was put in is not looked at.
+inline std::string placed_in(const std::filesystem::path& dir, std::string text) {
+  for (size_t at = 0; (at = text.find("DIR", at)) != std::string::npos; at += dir.string().size())
+    text.replace(at, 3, dir.string());
+  return text;
+}
+
 // A test with a recipe in its folder, whose runs lie beside it under names of their own.
 class RecipeTest : public ::testing::Test {
  protected:

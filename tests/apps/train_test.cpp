@@ -57,9 +57,7 @@ class Workplace {
     std::string text;
     for (int i = 0; i < 200; ++i) text += "Line " + std::to_string(i * i) + " of a text that says little.\n";
     spill(dir_ / "text.txt", text);
-    std::string recipe = kRecipe;
-    for (size_t at; (at = recipe.find("DIR")) != std::string::npos;) recipe.replace(at, 3, dir_.path().string());
-    spill(dir_ / "r.toml", recipe);
+    spill(dir_ / "r.toml", testing::placed_in(dir_.path(), kRecipe));
   }
   fs::path operator/(const std::string& name) const { return dir_ / name; }
   // The command that trains in the folder `name`.

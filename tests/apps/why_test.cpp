@@ -15,6 +15,7 @@ namespace {
 
 namespace fs = std::filesystem;
 using testing::Finished;
+using testing::placed_in;
 using testing::slurp;
 using testing::spill;
 using testing::TempDir;
@@ -24,9 +25,8 @@ using testing::weft;
 constexpr const char* kWordTokenizer = R"({"pre_tokenizer": {"type": "Whitespace"}, "model": {"type": "WordLevel",
   "vocab": {"[UNK]": 0, "row": 1, "of": 2, "a": 3, "file": 4}, "unk_token": "[UNK]"}})";
 
-std::string replaced(std::string text, const fs::path& dir) {
-  for (size_t at; (at = text.find("DIR")) != std::string::npos;) text.replace(at, 3, dir.string());
-  return text;
+TEST(PlacedIn, EndsForAFolderWhoseNameHoldsTheMarkItself) {
+  EXPECT_EQ(placed_in("/tmp/t-0DIRZA", "a DIR/b DIR/c"), "a /tmp/t-0DIRZA/b /tmp/t-0DIRZA/c");
 }
 
 // A dataset of short rows, some of them twice, some dropped, some masked; and a run that was trained on it.
@@ -45,18 +45,18 @@ class Trained {
     std::string all;
     for (const std::string& row : rows_) all += row;
     spill(dir_ / "in.jsonl", all);
-    spill(dir_ / "p.toml", replaced("[run]\ndir = \"DIR/set\"\n[[source]]\nname = \"s\"\nfiles = [\"DIR/in.jsonl\"]\n"
-                                    "[length]\nmin_words = 3\n[pii]\n[dedup]\nnear = false\n[tokens]\n" +
-                                        tokens,
-                                    dir_.path()));
+    spill(dir_ / "p.toml", placed_in(dir_.path(),
+                                     "[run]\ndir = \"DIR/set\"\n[[source]]\nname = \"s\"\nfiles = [\"DIR/in.jsonl\"]\n"
+                                     "[length]\nmin_words = 3\n[pii]\n[dedup]\nnear = false\n[tokens]\n" +
+                                         tokens));
     const Finished made = weft({"data", "run", (dir_ / "p.toml").string()});
     EXPECT_EQ(made.status, 0) << made.err;
     spill(
         dir_ / "r.toml",
-        replaced("[model]\npath = \"DIR/model\"\ninit = \"random\"\n[data]\ntrain = [\"DIR/set/tokens/train-00000\"]\n"
-                 "[train]\nseq_length = 64\nglobal_batch_size = 4\nmicro_batch_size = 2\ntrain_iters = 3\n"
-                 "[checkpoint]\nsave_interval = 2\nkeep_latest = 0\n[run]\ndir = \"DIR/run\"\nbackend = \"ref\"\n",
-                 dir_.path()));
+        placed_in(dir_.path(),
+                  "[model]\npath = \"DIR/model\"\ninit = \"random\"\n[data]\ntrain = [\"DIR/set/tokens/train-00000\"]\n"
+                  "[train]\nseq_length = 64\nglobal_batch_size = 4\nmicro_batch_size = 2\ntrain_iters = 3\n"
+                  "[checkpoint]\nsave_interval = 2\nkeep_latest = 0\n[run]\ndir = \"DIR/run\"\nbackend = \"ref\"\n"));
     settings_ = settings;
     const Finished trained = train();
     EXPECT_EQ(trained.status, 0) << trained.err;
@@ -239,15 +239,15 @@ TEST(WhySlow, TakesLessThanASecond) {
   for (int i = 0; i < 100'000; ++i)
     rows += "{\"text\": \"row " + std::to_string(i) + std::string(size_t(i % 97), 'y') + " of a file of many rows\"}\n";
   spill(dir / "in.jsonl", rows);
-  spill(dir / "p.toml", replaced("[run]\ndir = \"DIR/set\"\n[[source]]\nname = \"s\"\nfiles = [\"DIR/in.jsonl\"]\n"
-                                 "[dedup]\nnear = false\n[tokens]\n",
-                                 dir.path()));
+  spill(dir / "p.toml", placed_in(dir.path(),
+                                  "[run]\ndir = \"DIR/set\"\n[[source]]\nname = \"s\"\nfiles = [\"DIR/in.jsonl\"]\n"
+                                  "[dedup]\nnear = false\n[tokens]\n"));
   ASSERT_EQ(weft({"data", "run", (dir / "p.toml").string()}).status, 0);
   spill(dir / "r.toml",
-        replaced("[model]\npath = \"DIR/model\"\ninit = \"random\"\n[data]\ntrain = [\"DIR/set/tokens/train-00000\"]\n"
-                 "packing = \"first-fit\"\n[train]\nseq_length = 2048\nglobal_batch_size = 1\nmicro_batch_size = 1\n"
-                 "train_iters = 1\n[run]\ndir = \"DIR/run\"\n",
-                 dir.path()));
+        placed_in(dir.path(),
+                  "[model]\npath = \"DIR/model\"\ninit = \"random\"\n[data]\ntrain = [\"DIR/set/tokens/train-00000\"]\n"
+                  "packing = \"first-fit\"\n[train]\nseq_length = 2048\nglobal_batch_size = 1\nmicro_batch_size = 1\n"
+                  "train_iters = 1\n[run]\ndir = \"DIR/run\"\n"));
   std::string config = slurp(dir / "model/config.json");
   spill(dir / "model/config.json", config.replace(config.find("64"), 2, "2048"));
   ASSERT_EQ(weft({"train", (dir / "r.toml").string()}).status, 0);
