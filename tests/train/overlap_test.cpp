@@ -132,6 +132,20 @@ TEST(Overlap, KeysAndTheirGradientsTravelWhileAttentionComputes) {
   }
 }
 
+// Rows go to their experts and come back six times in a micro-batch, their weights and the gradients of these once
+// each. Two of the eight can be hidden: the rows of forward, and their gradients.
+TEST(Overlap, RowsTravelToTheirExpertsWhileSharedOnesCompute) {
+  for (const char* model : {"qwen2-moe", "deepseek-v2-groups", "mixtral"}) {  // shared with a gate, without one; none
+    const Seen s =
+        step_of({"parallel.dp=2", "parallel.ep=2", "train.seq_length=16", "train.global_batch_size=2"}, model);
+    const int64_t messages = s.count("ep", "receive");
+    EXPECT_GT(messages, 0) << model;
+    const double shared_ops = 3;  // two products and what is between them
+    EXPECT_EQ(8 * s.hidden_behind("ep", "receive", shared_ops), model == std::string("mixtral") ? 0 : 2 * messages)
+        << model;
+  }
+}
+
 TEST(Overlap, WhatABlockCannotGoOnWithoutIsWaitedForAtOnce) {
   const Seen s = step_of({"parallel.tp=2"});
   EXPECT_GT(s.count("tp", "all-gather"), 0);
