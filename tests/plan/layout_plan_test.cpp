@@ -352,6 +352,24 @@ TEST(LayoutPlan, ExpertsThatCannotBeDealtOutAreRefusedWithTheNearestThatCan) {
   EXPECT_EQ(why("mixtral", {"parallel.dp=12", "parallel.ep=4"}), "");
 }
 
+// To the byte for what layers keep. What travels around the ring, and weights, are beside it.
+TEST(LayoutPlan, ActivationsOfARankFallAsTheRanksThatShareASequence) {
+  const auto plan = [](int cp) {
+    return plan_of(std::filesystem::path(testing::kSourceDir) / "bench/models/llama-2x256",
+                   {"train.seq_length=131072", "train.global_batch_size=1", fmt::format("parallel.cp={}", cp),
+                    "parallel.cp_comm_type=p2p"})
+        .run.memory;
+  };
+  const auto kept = [](const MemoryPlan& of) { return of.chunks.at(0).till_dgrad + of.chunks.at(0).till_wgrad; };
+  const MemoryPlan one = plan(1);
+  EXPECT_GT(kept(one), one.total_bytes() / 2);
+  for (const int cp : {2, 4}) {
+    const MemoryPlan many = plan(cp);
+    EXPECT_EQ(kept(many) * cp, kept(one)) << cp;
+    EXPECT_LE(many.total_bytes() * cp, one.total_bytes() * 23 / 20) << cp;
+  }
+}
+
 // `sizes`: query heads, key heads, inner width, vocabulary.
 std::string refusal_of(std::array<int, 4> sizes, std::vector<std::string> overrides) {
   testing::TempDir dir;
