@@ -93,8 +93,8 @@ TEST(PackedTraining, EqualsTrainingOnEachDocumentByItself) { expect_as_alone({"g
 // Rotary positions, and a sliding window.
 TEST(PackedTrainingSlow, EqualsTrainingOnEachDocumentByItself) { expect_as_alone({"llama-gqa", "mistral-window"}); }
 
-// Documents that begin and end within the runs of ranks, and reach over several; a window that does.
-TEST(PackedTrainingSlow, EqualsOneRankWhereRanksShareSequences) {
+// Samples of 32 tokens with documents of up to 20.
+void expect_as_on_one_rank(const std::string& model, const std::vector<std::vector<std::string>>& layouts) {
   const testing::TempDir dir;
   testing::write_megatron_tokens(dir / "packed", some_documents(12, 20), "uint16");
   const auto on = [&](const std::vector<std::string>& layout) {
@@ -106,23 +106,40 @@ TEST(PackedTrainingSlow, EqualsOneRankWhereRanksShareSequences) {
                                  "data.packing=first-fit",
                                  "data.attn_mask_type=block_causal"};
     all.insert(all.end(), layout.begin(), layout.end());
-    return train_on("mistral-window", (dir / "packed").string(), all);
+    return train_on(model, (dir / "packed").string(), all);
   };
   const PackedOutcome one = on({});
-  for (const char* how : {"p2p", "all_gather", "a2a", "a2a+p2p"}) {
-    for (const char* cp : {"2", "4"}) {
-      if (std::string(how) == "a2a+p2p" && std::string(cp) == "2") continue;
-      const PackedOutcome many =
-          on({std::string("parallel.cp=") + cp, std::string("parallel.cp_comm_type=") + how,
-              std::string("parallel.cp_a2a_size=") + (std::string(how) == "a2a+p2p" ? "2" : "0")});
-      EXPECT_NEAR(many.metrics.steps[0].loss, one.metrics.steps[0].loss, 1e-12) << how << " " << cp;
-      const auto norms = nlohmann::json::parse(many.norms)["grad_norm"];
-      const auto expected = nlohmann::json::parse(one.norms)["grad_norm"];
-      for (const auto& [tensor, norm] : expected.items())
-        EXPECT_NEAR(norms[tensor].get<double>(), norm.get<double>(), 1e-10 * (1 + norm.get<double>()))
-            << how << " " << cp << " " << tensor;
-    }
+  const auto expected = nlohmann::json::parse(one.norms)["grad_norm"];
+  for (const std::vector<std::string>& layout : layouts) {
+    const PackedOutcome many = on(layout);
+    const std::string which = fmt::format("{} {}", model, fmt::join(layout, " "));
+    EXPECT_NEAR(many.metrics.steps[0].loss, one.metrics.steps[0].loss, 1e-12) << which;
+    const auto norms = nlohmann::json::parse(many.norms)["grad_norm"];
+    for (const auto& [tensor, norm] : expected.items())
+      EXPECT_NEAR(norms[tensor].get<double>(), norm.get<double>(), 1e-10 * (1 + norm.get<double>()))
+          << which << " " << tensor;
   }
+}
+
+// Documents that begin and end within the runs of ranks, and reach over several; a window that does.
+TEST(PackedTrainingSlow, EqualsOneRankWhereRanksShareSequences) {
+  std::vector<std::vector<std::string>> layouts;
+  for (const char* how : {"p2p", "all_gather", "a2a"})
+    for (const char* cp : {"2", "4"})
+      layouts.push_back({std::string("parallel.cp=") + cp, std::string("parallel.cp_comm_type=") + how});
+  layouts.push_back({"parallel.cp=4", "parallel.cp_comm_type=a2a+p2p", "parallel.cp_a2a_size=2"});
+  expect_as_on_one_rank("mistral-window", layouts);
+}
+
+// The other axes beside that: heads of a tensor-parallel rank, micro-batches that are alive at once on other stages,
+// rows of experts of several ranks.
+TEST(PackedTrainingSlow, EqualsOneRankWhereRanksShareSequencesOnOtherAxesToo) {
+  expect_as_on_one_rank("mistral-window",
+                        {{"parallel.cp=2", "parallel.tp=2"},
+                         {"parallel.cp=2", "parallel.pp=2", "train.micro_batch_size=1"},
+                         {"parallel.cp=2", "parallel.tp=2", "parallel.pp=2", "parallel.cp_comm_type=all_gather"}});
+  expect_as_on_one_rank("mixtral",
+                        {{"parallel.cp=2", "parallel.ep=2"}, {"parallel.cp=2", "parallel.dp=2", "parallel.ep=4"}});
 }
 
 // Whole sequences take memory beside their operands, other documents none: as attention by a library does, which has
