@@ -7,6 +7,7 @@
 
 #include "weft/comm/local_group.h"
 #include "weft/nn/attention_core.h"
+#include "weft/nn/attention_part.h"
 #include "weft/ops/ref/ref_backend.h"
 
 namespace weft {
@@ -154,6 +155,36 @@ TEST(ContextAttention, EqualsThatOfOneRank) {
       }
     }
   }
+}
+
+// What a ring calls attention with, in all: of 64 tokens in eight runs, each run's queries with each run's keys.
+struct Called {
+  int64_t parts = 0, pairs = 0;  // calls; queries times keys in them
+  bool operator==(const Called&) const = default;
+};
+Called called_of(int64_t document, int64_t window) {
+  constexpr int64_t kTokens = 64, kRun = 8;
+  std::vector<AttentionSpan> documents;
+  for (int64_t at = 0; at < kTokens; at += document)
+    documents.push_back({.q_row = at, .q_count = document, .k_row = at, .k_count = document});
+  Called all;
+  for (int64_t q = 0; q < kTokens; q += kRun)
+    for (int64_t k = 0; k < kTokens; k += kRun)
+      if (const auto part = part_of(documents, {{q, kRun}, 0}, {{k, kRun}, 0}, window)) {
+        ++all.parts;
+        for (const AttentionSpan& s : part->spans) all.pairs += s.q_count * s.k_count;
+      }
+  return all;
+}
+
+TEST(AttentionPart, IsOfQueriesAndKeysThatSeeEachOther) {
+  EXPECT_EQ(called_of(64, 0), (Called{36, 36 * 64})) << "a run and those before it";
+  EXPECT_EQ(called_of(16, 0), (Called{12, 12 * 64})) << "two runs of each document";
+  EXPECT_EQ(called_of(4, 0), (Called{8, 16 * 16})) << "two documents of each run";
+  // The window reaches nine keys back: over the run before, and of the one before that to one key of one query.
+  EXPECT_EQ(called_of(64, 10), (Called{8 + 7 + 6, 8 * 64 + 7 * 64 + 6}));
+  EXPECT_EQ(called_of(64, 5), (Called{8 + 7, 8 * 64 + 7 * 4 * 4}));
+  EXPECT_EQ(called_of(64, 1), (Called{8, 8 * 64}));
 }
 
 }  // namespace

@@ -2,10 +2,13 @@
 // goes through 16384 tokens.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <limits>
 #include <vector>
 
 #include "weft/base/rng.h"
+#include "weft/ops/cpu/attention_blocks.h"
 #include "weft/ops/cpu/cpu_backend.h"
 
 namespace weft {
@@ -155,6 +158,76 @@ TEST(CpuAttention, IsExactForManyQueryHeadsOfOneKeyHead) {
     Document d(70, heads(group, 1, 32));
     expect_some_rows(d, {0, 13, 69});
   }
+}
+
+// What is computed of attention: strips of keys beside blocks of queries, and products of a query and a key in them.
+struct Computed {
+  int64_t strips = 0, pairs = 0;
+};
+Computed computed_of(const AttentionHeads& h, const std::vector<AttentionSpan>& spans) {
+  const cpu::QueryBlocks blocks(h);
+  Computed all;
+  for (const AttentionSpan& s : spans)
+    for (int64_t kv = 0; kv < h.kv; ++kv)
+      for (int64_t set = 0; set < blocks.sets(); ++set)
+        for (int64_t i = 0; i < blocks.count(s); ++i)
+          cpu::for_strips(h, blocks.at(s, kv, set, i), {0, s.k_count}, [&](const cpu::Strip& strip) {
+            ++all.strips;
+            all.pairs += (strip.end - strip.begin) * strip.keys;
+          });
+  return all;
+}
+
+// 16,384 tokens, two heads of one key head: 512 blocks of 32 queries.
+constexpr int64_t kLong = 16384, kBlocks = kLong * 2 / cpu::kBlockRows;
+
+TEST(CpuAttention, AWindowIsAllThatIsComputed) {
+  constexpr int64_t kWindow = 1000, kSeen = 2 * (kWindow * (kWindow + 1) / 2 + (kLong - kWindow) * kWindow);
+  const Computed c = computed_of(heads(2, 1, 16, kWindow), {{.q_count = kLong, .k_count = kLong}});
+  EXPECT_GE(c.pairs, kSeen);
+  EXPECT_LE(c.pairs, kSeen + 2 * kLong * cpu::kEdgeKeys) << "of each row at most half an edge more on either side";
+  EXPECT_LE(c.strips, kBlocks * (kWindow / cpu::kStripKeys + 6)) << "whole strips, and the edges' at both ends";
+}
+
+TEST(CpuAttention, ADocumentIsAllThatIsComputed) {
+  constexpr int64_t kDocument = 256, kSeen = 2 * kLong * (kDocument + 1) / 2;
+  std::vector<AttentionSpan> spans;
+  for (int64_t at = 0; at < kLong; at += kDocument)
+    spans.push_back({.q_row = at, .q_count = kDocument, .k_row = at, .k_count = kDocument});
+  const Computed c = computed_of(heads(2, 1, 16), spans);
+  EXPECT_GE(c.pairs, kSeen);
+  EXPECT_LE(c.pairs, kSeen + 2 * kLong * cpu::kEdgeKeys / 2);
+  EXPECT_LE(c.strips, kBlocks * (kDocument / cpu::kStripKeys / 2 + 2));
+}
+
+// All is finite from this row on, and something in an earlier row is not.
+void expect_spoilt_before(const Document& d, int64_t row, int64_t earlier) {
+  for (const auto* x : {&d.o, &d.dq, &d.dk, &d.dv}) {
+    const size_t width = x->size() / size_t(d.t);
+    const auto finite = [](float v) { return std::isfinite(v); };
+    EXPECT_TRUE(std::all_of(x->begin() + row * int64_t(width), x->end(), finite));
+    EXPECT_FALSE(std::isfinite((*x)[size_t(earlier) * width]));
+  }
+}
+void spoil_keys(Document& d, int64_t rows) {
+  for (std::vector<float>* x : {&d.k, &d.v})
+    std::fill_n(x->begin(), rows * d.heads.kv * d.heads.dim, std::numeric_limits<float>::quiet_NaN());
+}
+
+// A product with NaN would be NaN, whatever multiplies it afterwards.
+TEST(CpuAttention, KeysOutOfSightAreNotMultiplied) {
+  Document window(512, heads(2, 1, 16, 100));
+  spoil_keys(window, 256);
+  run(window.forward(), 2);
+  run(window.backward(), 2);
+  expect_spoilt_before(window, 384, 255);  // the first block of 32 queries that sees none of them
+
+  Document documents(512, heads(2, 1, 16));
+  documents.spans = {{.q_count = 256, .k_count = 256}, {.q_row = 256, .q_count = 256, .k_row = 256, .k_count = 256}};
+  spoil_keys(documents, 256);
+  run(documents.forward(), 2);
+  run(documents.backward(), 2);
+  expect_spoilt_before(documents, 256, 255);
 }
 
 TEST(CpuAttention, NeedsMemoryThatGrowsWithTheTokens) {
