@@ -58,6 +58,31 @@ TEST(VerifySlow, FindsEveryFamilyEqualOnALayout) {
   }
 }
 
+// Sinks and clamped units; caps, norms on both sides and two kinds of rope; gated shared experts; latents and groups.
+TEST(VerifySlow, FindsFamiliesOfExpertsWindowsAndLatentsEqualOnALayout) {
+  for (const char* name : {"gemma2", "gemma3", "gpt-oss", "qwen2-moe", "deepseek-v2-groups"}) {
+    std::vector<std::string> layout{"parallel.dp=2", "parallel.tp=2", "parallel.zero_stage=1", "train.seq_length=16"};
+    layout.push_back(std::string(name).starts_with("gemma") ? "parallel.pp=2" : "parallel.ep=2");
+    const VerifyReport report = report_on(recipe_for(name, layout));
+    EXPECT_TRUE(report.equal()) << name << ": " << first_of(report);
+    EXPECT_EQ(report.passes.size(), 2u) << name;
+  }
+}
+
+// Keys around a ring and heads exchanged: FindsLayoutsEqualInEachPrecision.
+TEST(VerifySlow, FindsKeysThatAreGatheredAndHeadsExchangedBesideARingEqual) {
+  for (const std::vector<std::string>& layout :
+       {std::vector<std::string>{"parallel.cp=2", "parallel.cp_comm_type=all_gather", "parallel.tp=2"},
+        {"parallel.cp=4", "parallel.cp_comm_type=a2a+p2p", "parallel.cp_a2a_size=2"}}) {
+    for (const char* name : {"llama-gqa", "mistral-window"}) {
+      std::vector<std::string> all = layout;
+      all.push_back("train.seq_length=32");  // longer than the window
+      const VerifyReport report = report_on(recipe_for(name, all));
+      EXPECT_TRUE(report.equal()) << name << " " << report.layout << ": " << first_of(report);
+    }
+  }
+}
+
 TEST(VerifySlow, FindsLayoutsEqualInEachPrecision) {
   const char* const kLarge = "parallel.memory_budget=60GiB";  // each trial has one of its own
   const std::vector<std::string> layouts[] = {{"parallel.dp=4", "parallel.zero_stage=3"},
