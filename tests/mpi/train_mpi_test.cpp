@@ -23,51 +23,46 @@ using testing::TempDir;
 using testing::train_words;
 using testing::with;
 
-void expect_processes_equal_threads(const std::string& setting) {
+void expect_processes_equal_threads(const std::vector<std::string>& settings,
+                                    const std::string& said = "2 ranks as processes (MPI): dp 2") {
   const TempDir dir;
-  const Finished mpi = testing::weft(with(train_words(dir, "mpi", "mpi"), {setting}));
+  const Finished mpi = testing::weft(with(train_words(dir, "mpi", "mpi"), settings));
   ASSERT_EQ(mpi.status, 0) << mpi.err;
-  EXPECT_SAYS(mpi.err, "2 ranks as processes (MPI): dp 2");
+  EXPECT_SAYS(mpi.err, said);
   EXPECT_EQ(mpi.err.find("weft train\n"), mpi.err.rfind("weft train\n")) << "one rank speaks: " << mpi.err;
-  ASSERT_EQ(testing::weft(with(train_words(dir, "local", "local"), {setting})).status, 0);
+  ASSERT_EQ(testing::weft(with(train_words(dir, "local", "local"), settings)).status, 0);
   expect_same_run(dir / "mpi", dir / "local");
 }
 
 TEST(MpiTrain, StartedPlainlyItStartsItsRanksAndEqualsThreadsToTheBit) {
   WEFT_NEEDS_MPIRUN();
-  expect_processes_equal_threads("train.numerics=fast");
+  expect_processes_equal_threads({"train.numerics=fast"});
 }
 
-// Keys that go around, and an exchange of heads.
+// Keys that go around, an exchange of heads, keys that are gathered.
 TEST(MpiTrainSlow, RanksThatShareSequencesEqualThreadsToTheBit) {
   WEFT_NEEDS_MPIRUN();
-  for (const char* how : {"p2p", "a2a"}) {
-    const TempDir dir;
-    const std::vector<std::string> layout{"parallel.dp=1", "parallel.cp=2",
-                                          std::string("parallel.cp_comm_type=") + how};
-    const Finished mpi = testing::weft(with(train_words(dir, "mpi", "mpi"), layout));
-    ASSERT_EQ(mpi.status, 0) << mpi.err;
-    ASSERT_EQ(testing::weft(with(train_words(dir, "local", "local"), layout)).status, 0);
-    expect_same_run(dir / "mpi", dir / "local");
-  }
+  for (const char* how : {"p2p", "a2a", "all_gather"})
+    expect_processes_equal_threads({"parallel.dp=1", "parallel.cp=2", std::string("parallel.cp_comm_type=") + how},
+                                   "2 ranks as processes (MPI)");
 }
 
 // Rows go to the ranks of their experts, each time another number of them.
 TEST(MpiTrainSlow, RanksThatShareExpertsEqualThreadsToTheBit) {
   WEFT_NEEDS_MPIRUN();
-  const TempDir dir;
-  const std::vector<std::string> layout{"model.path=" + std::string(testing::kSourceDir) + "/tests/golden/mixtral",
-                                        "model.init=random", "parallel.dp=2", "parallel.ep=2"};
-  const Finished mpi = testing::weft(with(train_words(dir, "mpi", "mpi"), layout));
-  ASSERT_EQ(mpi.status, 0) << mpi.err;
-  ASSERT_EQ(testing::weft(with(train_words(dir, "local", "local"), layout)).status, 0);
-  expect_same_run(dir / "mpi", dir / "local");
+  for (const std::vector<std::string>& layout : {std::vector<std::string>{"parallel.dp=2"},
+                                                 {"parallel.dp=1", "parallel.cp=2"},
+                                                 {"parallel.dp=2", "parallel.tp=2"}})
+    expect_processes_equal_threads(with({"model.path=" + std::string(testing::kSourceDir) + "/tests/golden/mixtral",
+                                         "model.init=random", "parallel.ep=2"},
+                                        layout),
+                                   " ranks as processes (MPI)");
 }
 
 TEST(MpiTrainSlow, InvariantNumericsAndMuonEqualThreadsToTheBit) {
   WEFT_NEEDS_MPIRUN();
   for (const char* setting : {"train.numerics=invariant", "optimizer.name=muon"})
-    expect_processes_equal_threads(setting);
+    expect_processes_equal_threads({setting});
 }
 
 TEST(MpiTrainSlow, UnderMpirunItFindsItsPlace) {
