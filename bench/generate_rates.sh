@@ -2,8 +2,11 @@
 # How fast text is read and written by two ranks of one thread beside one rank of two threads, in turns, so that what
 # else the machine does falls on both: bench/generate_rates.sh WEFT MODEL LAYOUT [ROUNDS [PROMPT_TOKENS [TEXTS]]]
 #   bench/generate_rates.sh build/cpu/weft runs/first parallel.tp=2
+#   bench/generate_rates.sh build/cpu/weft runs/experts parallel.dp=2,parallel.ep=2 5 512 2
+# LAYOUT is one setting or several, with commas or blanks between them. Ranks of dp share the texts out: two or more.
 set -eu
-weft=$1 model=$2 layout=$3 rounds=${4:-5} tokens=${5:-512} texts=${6:-1}
+weft=$1 model=$2 rounds=${4:-5} tokens=${5:-512} texts=${6:-1}
+layout=$(echo "$3" | sed 's/, *\([a-z]\)/ \1/g')  # a comma before a number is of a list
 prompts=$(awk -v n="$tokens" -v texts="$texts" 'BEGIN {
   for (t = 0; t < texts; ++t) {
     line = ""
@@ -17,7 +20,8 @@ rate() {  # "tokens read a second, written a second"
     awk '/^read/ {gsub("/s,?", ""); print $5, $9}'
 }
 for round in $(seq "$rounds"); do
-  echo "$(rate --threads 2) $(rate --threads 1 "$layout")"
+  # shellcheck disable=SC2086
+  echo "$(rate --threads 2) $(rate --threads 1 $layout)"
 done | awk -v layout="$layout" '
   function median(x, n,   i, j, t) {
     for (i = 2; i <= n; ++i) for (j = i; j > 1 && x[j - 1] > x[j]; --j) { t = x[j]; x[j] = x[j - 1]; x[j - 1] = t }
