@@ -158,10 +158,7 @@ TEST(ContextAttention, EqualsThatOfOneRank) {
 }
 
 // What a ring calls attention with, in all: of 64 tokens in eight runs, each run's queries with each run's keys.
-struct Called {
-  int64_t parts = 0, pairs = 0;  // calls; queries times keys in them
-  bool operator==(const Called&) const = default;
-};
+using Called = std::pair<int64_t, int64_t>;  // calls; queries times keys in them
 Called called_of(int64_t document, int64_t window) {
   constexpr int64_t kTokens = 64, kRun = 8;
   std::vector<AttentionSpan> documents;
@@ -171,8 +168,8 @@ Called called_of(int64_t document, int64_t window) {
   for (int64_t q = 0; q < kTokens; q += kRun)
     for (int64_t k = 0; k < kTokens; k += kRun)
       if (const auto part = part_of(documents, {{q, kRun}, 0}, {{k, kRun}, 0}, window)) {
-        ++all.parts;
-        for (const AttentionSpan& s : part->spans) all.pairs += s.q_count * s.k_count;
+        ++all.first;
+        for (const AttentionSpan& s : part->spans) all.second += s.q_count * s.k_count;
       }
   return all;
 }
