@@ -25,6 +25,7 @@ using testing::with;
 
 void expect_processes_equal_threads(const std::vector<std::string>& settings,
                                     const std::string& said = "2 ranks as processes (MPI): dp 2") {
+  SCOPED_TRACE(fmt::format("{}", fmt::join(settings, " ")));
   const TempDir dir;
   const Finished mpi = testing::weft(with(train_words(dir, "mpi", "mpi"), settings));
   ASSERT_EQ(mpi.status, 0) << mpi.err;
