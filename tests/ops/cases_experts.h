@@ -11,9 +11,13 @@ struct RouterCase {
   int64_t t, experts, k;
   Routing routing = {};
   bool bias = false;
-  int64_t sample = 4;  // tokens of a sample
-  int64_t first = 0;   // token of them that is the first here
+  int64_t sample = 4;      // tokens of a sample
+  int64_t first = 0;       // token of them that is the first here
+  bool far_below = false;  // logits so small that the sigmoids of f32 are 0
 };
+inline Tensor logits_of(Operands& o, const RouterCase& c) {
+  return o.stats(c.t, c.experts, c.far_below ? uniform(-1000, -900) : normal(2));
+}
 inline std::vector<RouterCase> router_cases() {
   return {{"one of one", 1, 1, 1},
           {"softmax", 5, 4, 2},
@@ -28,12 +32,19 @@ inline std::vector<RouterCase> router_cases() {
            4,
            {.sigmoid = true, .normalise = true, .groups = 3, .top_groups = 2, .by_two = true},
            true},
+          {.name = "sigmoids of 0",
+           .t = 5,
+           .experts = 6,
+           .k = 2,
+           .routing = {.sigmoid = true, .normalise = true},
+           .bias = true,
+           .far_below = true},
           {"large", 150, 67, 6, {.normalise = true}}};
 }
 inline int64_t samples_of(const RouterCase& c) { return (c.first + c.t + c.sample - 1) / c.sample; }
 
 inline Route make_route(Operands& o, const RouterCase& c) {
-  Route op{.logits = o.stats(c.t, c.experts, normal(2)),
+  Route op{.logits = logits_of(o, c),
            .ids = o.index_out(Shape(c.t, c.k)),
            .weights = o.stats(c.t, c.k),
            .routing = c.routing};
@@ -48,13 +59,14 @@ inline Tensor some_experts(Operands& o, const RouterCase& c) {
   return o.index(ids, Placement()).reshape({c.t, c.k});
 }
 inline RouteBackward make_route_backward(Operands& o, const RouterCase& c, bool whole) {
-  RouteBackward op{.logits = o.stats(c.t, c.experts, normal(2)),
+  RouteBackward op{.logits = logits_of(o, c),
                    .ids = some_experts(o, c),
                    .dweights = o.stats(c.t, c.k, normal()),
                    .load = o.stats(samples_of(c), c.experts, uniform(0, 2)),
                    .dlogits = o.act_out(c.t, c.experts),
                    .routing = c.routing,
                    .balance = {.load_scale = 0.3, .z_scale = 0.01, .first = c.first, .sample_tokens = c.sample}};
+  if (c.far_below) op.balance.z_scale = 0;  // the difference of such logits and their logsumexp is rounded by more
   if (whole) op.whole = o.stats(c.experts, uniform(0, 2)), op.balance.whole_scale = 0.2;
   return op;
 }
@@ -65,7 +77,7 @@ inline void add_routers(OpCases& to, const Variant& v) {
       add_case(to, v, c.name + (whole ? " and the whole" : ""),
                [=](Operands& o) { return make_route_backward(o, c, whole); });
     add_case(to, v, c.name, [c](Operands& o) {
-      return RouterSums{.logits = o.stats(c.t, c.experts, normal(2)),
+      return RouterSums{.logits = logits_of(o, c),
                         .ids = some_experts(o, c),
                         .load = o.stats(samples_of(c), c.experts, uniform(0, 2)),
                         .sums = o.make(DType::f64, {RouterSums::size(c.experts)}, Placement(), normal()),

@@ -9,6 +9,8 @@ namespace weft {
 
 inline constexpr int64_t kMostExperts = 1024;     // of a layer
 inline constexpr int64_t kMostExpertGroups = 64;  // that a router chooses among
+// Added to a sum of sigmoids by which is divided (DeepSeek-V3): all of them may be 0 in f32.
+inline constexpr double kLeastSumOfScores = 1e-20;
 
 // How a token's experts are chosen and weighed.
 struct Routing {
@@ -20,6 +22,7 @@ struct Routing {
   int64_t groups = 1, top_groups = 1;
   bool by_two = false;
   bool operator==(const Routing&) const = default;
+  double least_sum() const { return sigmoid ? kLeastSumOfScores : 0; }
 };
 
 // ids[i] = the k experts with the largest s + bias, the best first, of equal ones the first; weights[i] = their s,

@@ -21,7 +21,7 @@ struct Scores {
     float total = 0;
     for (int64_t e = 0; e < n; ++e) total += s[e] = std::exp(logits[e] - most);
     lse = most + std::log(total);
-    if (sigmoid) sum = 0;
+    if (sigmoid) sum = float(kLeastSumOfScores);
     for (int64_t e = 0; e < n; ++e) s[e] = sigmoid ? 1 / (1 + std::exp(-logits[e])) : s[e] / total;
     if (sigmoid)
       for (int64_t e = 0; e < n; ++e) sum += s[e];
@@ -80,7 +80,7 @@ void route(const Route& op, Range tokens) {
     const Scores scores(logits[i], logits.cols, op.routing.sigmoid);
     Choice choice(op, i, scores);
     int32_t* ids = op.ids.as<int32_t>() + i * k;
-    float sum = 0;
+    float sum = float(op.routing.least_sum());
     for (int64_t j = 0; j < k; ++j) sum += scores.s[ids[j] = choice.take_best()];
     const float scale = float(op.routing.scale) / (op.routing.normalise ? sum : 1);
     for (int64_t j = 0; j < k && weights; ++j) weights[i][j] = scale * scores.s[ids[j]];
@@ -102,7 +102,7 @@ void route_backward_of(const RouteBackward& op, Range tokens) {
     const Scores r(logits[i], n, op.routing.sigmoid);
     const int32_t* ids = op.ids.as<int32_t>() + i * k;
     float slope[kMostExperts];  // of p, then of s
-    float mean_p = 0, sum = 0, weighted = 0, mean_s = 0;
+    float mean_p = 0, sum = float(op.routing.least_sum()), weighted = 0, mean_s = 0;
     const float* of_sample = load[(b.first + i) / b.sample_tokens];
     for (int64_t e = 0; e < n; ++e) {
       slope[e] = load_scale * of_sample[e] + (whole != nullptr ? whole_scale * whole[e] : 0.0f);

@@ -20,7 +20,7 @@ struct TokenScores {
     for (int64_t e = 0; e < n; ++e) total += expf(logits[e] - most);
     lse = most + logf(total);
     if (!by_sigmoid) return;
-    sum = 0;
+    sum = float(kLeastSumOfScores);
     for (int64_t e = 0; e < n; ++e) sum += s(e);
   }
   WEFT_GPU float share(int64_t e) const { return expf(logits[e] - lse); }
@@ -76,7 +76,7 @@ struct RoutedTokens {
     const TokenScores r(logits[i], logits.cols, routing.sigmoid);
     const uint64_t open = routing.groups > 1 ? open_groups(r) : 1;
     int32_t* const chosen = ids + i * k;
-    float total = 0;
+    float total = routing.sigmoid ? float(kLeastSumOfScores) : 0.0f;
     for (int64_t j = 0; j < k; ++j) {
       int64_t best = -1;
       float most = 0;
@@ -120,7 +120,7 @@ struct RouterSlopes {
   WEFT_GPU void slopes(int64_t i) const {
     const TokenScores r(logits[i], logits.cols, routing.sigmoid);
     const int32_t* chosen = ids + i * k;
-    float mean_p = 0, total = 0, weighted = 0, mean_s = 0;
+    float mean_p = 0, total = routing.sigmoid ? float(kLeastSumOfScores) : 0.0f, weighted = 0, mean_s = 0;
     for (int64_t e = 0; e < r.n; ++e) mean_p += of_share(i, e) * r.p(e);
     for (int64_t j = 0; j < k; ++j) total += r.s(chosen[j]), weighted += dweights[i][j] * r.s(chosen[j]);
     const auto of_score = [&](int64_t e) {

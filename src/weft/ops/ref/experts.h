@@ -23,7 +23,7 @@ RouterScores<T> router_scores(const T* logits, int64_t n, bool sigmoid) {
   for (int64_t e = 1; e < n; ++e) most = std::max(most, real_part(logits[e]));
   T total(0);
   for (int64_t e = 0; e < n; ++e) total += exp(logits[e] - most);
-  RouterScores<T> r{{}, {}, T(0), most + log(total)};
+  RouterScores<T> r{{}, {}, T(sigmoid ? kLeastSumOfScores : 0), most + log(total)};
   for (int64_t e = 0; e < n; ++e) {
     r.s.push_back(sigmoid ? T(1) / (T(1) + exp(-logits[e])) : exp(logits[e] - r.lse));
     r.sum += r.s.back();
@@ -75,7 +75,7 @@ void run(const Route& op, int) {
     std::vector<double> choice;
     for (int64_t e = 0; e < n; ++e) choice.push_back(real_part(r.s[size_t(e)]) + (bias ? real_part(bias[e]) : 0.0));
     const auto chosen = chosen_experts(choice, k, op.routing);
-    T sum(0);
+    T sum(op.routing.least_sum());
     for (const int64_t e : chosen) sum += r.s[size_t(e)];
     for (int64_t j = 0; j < k; ++j) {
       op.ids.as<int32_t>()[i * k + j] = int32_t(chosen[size_t(j)]);
@@ -108,7 +108,7 @@ void run(const RouteBackward& op, int) {
   for (int64_t i = 0; i < logits.rows; ++i) {
     const RouterScores<T> r = router_scores(logits[i], n, op.routing.sigmoid);
     const int32_t* ids = op.ids.as<int32_t>() + i * k;
-    T sum(0), weighted(0);
+    T sum(op.routing.least_sum()), weighted(0);
     for (int64_t j = 0; j < k; ++j) sum += r.s[size_t(ids[j])], weighted += dweights[i][j] * r.s[size_t(ids[j])];
     std::vector<T> ds(size_t(n), T(0)), dp(size_t(n), T(0));
     for (int64_t j = 0; j < k; ++j)
