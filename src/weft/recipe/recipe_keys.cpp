@@ -86,6 +86,12 @@ std::vector<RecipeKey> recipe_keys(Recipe& r) {
        "of completions that "
        "were judged one by one (docs/tune/kto.md); that of a reward model, which scores completions "
        "(docs/tune/reward.md); or the divergence from a teacher beside it (docs/tune/distill.md)"},
+      {"train.loss_average", choice(t.loss_average), anything(),
+       "cross_entropy: the loss of a step is a mean over all targets of its batch that count; or over its documents "
+       "(conversations) of each one's mean, so that a short one weighs as much as a long one: with data.packing = "
+       "\"first-fit\", where one longer than train.seq_length is several; held-out losses are means over targets "
+       "either "
+       "way"},
       {"train.seq_length", &t.seq_length, count(1),
        "tokens of a sample; of pairs, rollouts and examples, the most of a prompt with a completion"},
       {"train.global_batch_size", &t.global_batch_size, count(1),
