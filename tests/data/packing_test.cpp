@@ -156,6 +156,30 @@ TEST(Packing, WhatStaysEmptyCountsForNothing) {
   }
 }
 
+// With or without a mask; of documents kept apart or not.
+TEST(Packing, WhatCountsOfADocumentWeighsOneTogether) {
+  const auto weights_of = [](const SampleOrder& order, int64_t k) {
+    std::vector<double> weights(8, 9);
+    std::vector<int32_t> rows(8);
+    std::vector<uint8_t> counted(8);
+    order.read(k, {.ids = rows, .targets = rows, .counted = counted, .positions = rows, .weights = weights});
+    return weights;
+  };
+  const Packed p({3, 1, 3, 5}, 8);
+  for (const bool apart : {false, true}) {
+    const SampleOrder order(spec_of(p.paths(), PackingKind::first_fit, apart, 8));
+    EXPECT_EQ(weights_of(order, 0), (std::vector<double>{0.5, 0.5, 0, 0, 0.5, 0.5, 0, 0}));
+    EXPECT_EQ(weights_of(order, 1), (std::vector<double>{0.25, 0.25, 0.25, 0.25, 0, 0, 0, 0}));
+    EXPECT_EQ(order.counted(0).documents, 2) << "of a document of one token nothing counts";
+    EXPECT_EQ(order.counted(1).documents, 1);
+  }
+  testing::spill(p.dir / "a.mask", std::string("\1\0\0\1\0\0\0\0\1\1\1\0", 12));
+  const SampleOrder masked(spec_of(p.paths(), PackingKind::first_fit, true, 8));
+  EXPECT_EQ(weights_of(masked, 0), (std::vector<double>{1, 0, 0, 0, 0, 0, 0, 0}));
+  EXPECT_EQ(weights_of(masked, 1), (std::vector<double>{0, 1.0 / 3, 1.0 / 3, 1.0 / 3, 0, 0, 0, 0}));
+  EXPECT_EQ(masked.counted(0).documents, 1);
+}
+
 // The mask beside a pair needs no key.
 TEST(Packing, AMaskBesideAPairIsUsed) {
   const Packed p({3, 4}, 8);

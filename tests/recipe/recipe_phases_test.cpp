@@ -259,6 +259,18 @@ TEST(RecipePhases, APhaseWithAnotherObjectiveHasDataAndSettingsOfItsOwn) {
   EXPECT_SAYS(to_string(spans[1]), "phase 1, steps 5 to 6: dpo, 8 samples of 16 tokens");
 }
 
+TEST(RecipePhases, TheMeanOverDocumentsIsOfThePhasesOfCrossEntropyAlone) {
+  const Recipe r = parse(
+      "[[phase]]\nfrom_step = 5\ntrain.objective = \"distill\"\nobjective.teacher = \"t\"\n"
+      "[[phase]]\nfrom_step = 7\ntrain.objective = \"cross_entropy\"\n",
+      {"data.packing=first-fit", "train.loss_average=document"});
+  const auto spans = phase_spans(r);
+  ASSERT_EQ(spans.size(), 3u);
+  EXPECT_EQ(spans[0].recipe.train.loss_average, LossAverage::document);
+  EXPECT_EQ(spans[1].recipe.train.loss_average, LossAverage::token);
+  EXPECT_EQ(spans[2].recipe.train.loss_average, LossAverage::document);
+}
+
 TEST(RecipePhases, AnotherObjectiveThatCannotBeIsRefusedByName) {
   const std::string at = "[[phase]]\nfrom_step = 5\ntrain.objective = ";
   EXPECT_SAYS(refusal_of(at + "\"dpo\"\n"), "data.pairs is missing in steps 5 to 99: ");

@@ -411,6 +411,14 @@ TEST(Recipe, WhatThisVersionCannotRunIsRefusedWithTheNearestThatWorks) {
   EXPECT_SAYS(error_of(kSmall, {"parallel.ep=4", "parallel.dp=6"}), "parallel.ep = 3");
   EXPECT_EQ(error_of(kSmall, {"parallel.ep=6", "parallel.dp=2", "parallel.cp=3", "train.seq_length=12"}), "");
   EXPECT_SAYS(error_of(kSmall, {"moe.capacity_factor=0.9"}), "at least 1");
+  EXPECT_SAYS(error_of(kSmall, {"train.loss_average=document"}),
+              "train.loss_average = \"document\" cannot run: data.packing = \"concatenate-and-split\" cuts documents");
+  EXPECT_EQ(error_of(kSmall, {"train.loss_average=document", "data.packing=first-fit"}), "");
+  EXPECT_SAYS(error_of(kSmall, {"train.loss_average=document", "data.packing=first-fit", "train.mtp_loss_coef=0.1"}),
+              "train.loss_average = \"document\" cannot run: train.mtp_loss_coef = 0.1");
+  EXPECT_SAYS(error_of(kSmall, {"train.loss_average=document", "data.packing=first-fit", "train.objective=distill",
+                                "objective.teacher=t"}),
+              "train.loss_average = \"document\" has no effect: train.objective = \"distill\" has no such setting");
   EXPECT_SAYS(error_of(kSmall, {"moe.overflow=drop"}), "moe.overflow = \"drop\" has no effect");
   EXPECT_EQ(error_of(kSmall, {"moe.overflow=drop", "moe.capacity_factor=1.25"}), "");
   EXPECT_EQ(error_of(kSmall, {"parallel.dp=2", "parallel.tp=2", "parallel.pp=2", "parallel.zero_stage=3"}), "");

@@ -40,7 +40,10 @@ BenchRun::BenchRun(const Recipe& recipe, const Machine& machine, RunPlan plan, c
     : is_late(machine.late),
       rank(std::move(plan), machine, mesh),
       data(open_run_data(recipe, rank.plan.model)),
-      batches(*data.train, {recipe.train.seq_length, rank.plan.step.micro_batch_size, rank.plan.step.order}),
+      batches(*data.train, {.seq_length = recipe.train.seq_length,
+                            .micro_batch_size = rank.plan.step.micro_batch_size,
+                            .order = rank.plan.step.order,
+                            .documents_alike = recipe.train.loss_average == LossAverage::document}),
       objective(objective_of(recipe, *data.train)) {
   const auto begin = [&](ParamStore& params) {
     init_weights(params, 1, machine.threads);
@@ -63,7 +66,7 @@ void BenchRun::step(Backend& on, const Watched* watched) {
   const LoadMicroBatch load = [&](MicroBatch& b) { batches.load(done, b); };
   const LoadMicroBatch others = [&](MicroBatch& b) { batches.load_others(done, b); };
   Executor::StepInput input{.load = load,
-                            .loss_scale = 1 / objective->divisor(counted.targets),
+                            .loss_scale = 1 / objective->divisor(batches.units(counted)),
                             .dropout_key = rng_key(1, uint64_t(done)),
                             .mtp_scale = share(counted.further),
                             .objective = *objective,

@@ -101,6 +101,13 @@ void judge(const DataSpec& spec) {
     throw ConfigError(fmt::format("data.loss_mask belongs to one token file, but there are {}", spec.paths.size()));
 }
 
+// All that counts of a document weighs 1 together.
+void weigh_alike(std::span<const uint8_t> counted, std::span<double> weights) {
+  const auto n = std::count(counted.begin(), counted.end(), uint8_t(1));
+  std::transform(counted.begin(), counted.end(), weights.begin(),
+                 [n](uint8_t c) { return c != 0 ? 1 / double(n) : 0; });
+}
+
 }  // namespace
 
 void OpenSource::read(int64_t sample, const SampleRows& to) const {
@@ -112,6 +119,7 @@ void OpenSource::read(int64_t sample, const SampleRows& to) const {
     tokens->read(p.begin + 1, to.targets.subspan(row, follow));
     std::fill_n(to.targets.begin() + std::ptrdiff_t(row + follow), size - follow, 0);
     read_counted(p, to.counted.subspan(row, size));
+    if (!to.weights.empty()) weigh_alike(to.counted.subspan(row, size), to.weights.subspan(row, size));
     if (!to.further_counted.empty()) {
       const auto after = to.counted.subspan(row + 1, size - 1);
       std::copy(after.begin(), after.end(), to.further_counted.begin() + p.row);
@@ -125,6 +133,7 @@ void OpenSource::read(int64_t sample, const SampleRows& to) const {
   std::fill(to.targets.begin() + rest, to.targets.end(), 0);
   std::fill(to.counted.begin() + rest, to.counted.end(), uint8_t(0));
   if (!to.further_counted.empty()) std::fill(to.further_counted.begin() + rest, to.further_counted.end(), uint8_t(0));
+  if (!to.weights.empty()) std::fill(to.weights.begin() + rest, to.weights.end(), 0);
   std::iota(to.positions.begin() + (documents_apart ? rest : 0), to.positions.end(), 0);
 }
 
@@ -149,6 +158,7 @@ OpenSource::Counted OpenSource::counted(int64_t sample) const {
     const int64_t all = counted_in(p);
     n.targets += all;
     n.further += all - counted_in(first);
+    n.documents += all > 0;
   }
   return n;
 }
@@ -182,7 +192,8 @@ std::vector<OpenSource> open_sources(const DataSpec& spec) {
 
 void check_lengths(const SampleRows& r, int64_t seq_length) {
   const size_t further = r.further_counted.empty() ? r.ids.size() : r.further_counted.size();
-  for (size_t size : {r.ids.size(), r.targets.size(), r.counted.size(), r.positions.size(), further})
+  const size_t weights = r.weights.empty() ? r.ids.size() : r.weights.size();
+  for (size_t size : {r.ids.size(), r.targets.size(), r.counted.size(), r.positions.size(), further, weights})
     WEFT_CHECK(int64_t(size) == seq_length, "rows of {} for samples of {}", size, seq_length);
 }
 

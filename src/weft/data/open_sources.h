@@ -49,6 +49,8 @@ struct SampleRows {
   std::span<int32_t> positions;  // what a row may see begins with the last 0 at it or before
   // May be none: 1 where targets[j + 1] counts, and follows targets[j] in its document.
   std::span<uint8_t> further_counted = {};
+  // May be none: 0 where targets[j] does not count, else 1 / the targets of its document that count in this sample.
+  std::span<double> weights = {};
 };
 
 // A source with what the recipe says about it, in samples of seq_length. A token that begins a document is no target
@@ -64,9 +66,10 @@ struct OpenSource {
   // Sample (of the packing) >= 0. Throws FileError where an id is not in the vocabulary, or a byte of the mask is
   // neither 0 nor 1.
   void read(int64_t sample, const SampleRows& to) const;
-  // How many targets of that sample count, and how many rows of further_counted.
+  // How many targets of that sample count, how many rows of further_counted, and how many documents have such a target
+  // in it: those that the packing cuts at, else the sample is one.
   struct Counted {
-    int64_t targets = 0, further = 0;
+    int64_t targets = 0, further = 0, documents = 0;
   };
   Counted counted(int64_t sample) const;
   std::string contents() const;  // the fingerprints of tokens and mask

@@ -40,6 +40,7 @@ void RowOrder::read_other(int64_t k, const SampleRows& to) const {
 
 void RowOrder::read(std::span<const int32_t> prompt, std::span<const int32_t> completion, const SampleRows& to) const {
   check_lengths(to, spec_.seq_length);
+  WEFT_CHECK(to.weights.empty(), "rows are weighed by their objective alone");
   const auto rest =
       std::copy(completion.begin(), completion.end(), std::copy(prompt.begin(), prompt.end(), to.ids.begin()));
   std::fill(rest, to.ids.end(), 0);
@@ -56,8 +57,10 @@ void RowOrder::read(std::span<const int32_t> prompt, std::span<const int32_t> co
 }
 
 OpenSource::Counted RowOrder::counted(int64_t k) const {
-  if (spec_.scores_ends) return {.targets = 1, .further = 0};
-  return {.targets = int64_t(rows_.completion(row_of(k), k % rows_.num_completions()).size()), .further = 0};
+  if (spec_.scores_ends) return {.targets = 1, .further = 0, .documents = 1};
+  return {.targets = int64_t(rows_.completion(row_of(k), k % rows_.num_completions()).size()),
+          .further = 0,
+          .documents = 1};
 }
 
 TrainingSamples::Walked RowOrder::walked_most(double drawn) const {

@@ -55,6 +55,9 @@ constexpr auto names_of(DivergenceChoice) { return std::array{"forward"sv, "reve
 enum class PreferenceLoss : uint8_t { sigmoid, ipo };
 constexpr auto names_of(PreferenceLoss) { return std::array{"sigmoid"sv, "ipo"sv}; }
 
+enum class LossAverage : uint8_t { token, document };
+constexpr auto names_of(LossAverage) { return std::array{"token"sv, "document"sv}; }
+
 enum class LossNormalisation : uint8_t { token, sequence, constant };
 constexpr auto names_of(LossNormalisation) { return std::array{"token"sv, "sequence"sv, "constant"sv}; }
 

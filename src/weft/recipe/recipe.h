@@ -35,6 +35,7 @@ struct Recipe {
   } data;
   struct Train {
     ObjectiveKind objective = ObjectiveKind::cross_entropy;
+    LossAverage loss_average = LossAverage::token;
     int64_t seq_length = 1024, global_batch_size = 64, micro_batch_size = 4;
     std::vector<int64_t> rampup_batch_size = {};  // samples at first, samples more each time, samples of it all
     int64_t train_iters = 1000;                   // 0: as epochs says, which is above 0 then

@@ -86,6 +86,12 @@ std::vector<RecipeKey> recipe_keys(Recipe& r) {
        "of completions that "
        "were judged one by one (docs/tune/kto.md); that of a reward model, which scores completions "
        "(docs/tune/reward.md); or the divergence from a teacher beside it (docs/tune/distill.md)"},
+      {"train.loss_average", choice(t.loss_average), anything(),
+       "cross_entropy: the loss of a step is a mean over all targets of its batch that count; or over its documents "
+       "(conversations) of each one's mean, so that a short one weighs as much as a long one: with data.packing = "
+       "\"first-fit\", where one longer than train.seq_length is several; held-out losses are means over targets "
+       "either "
+       "way"},
       {"train.seq_length", &t.seq_length, count(1),
        "tokens of a sample; of pairs, rollouts and examples, the most of a prompt with a completion"},
       {"train.global_batch_size", &t.global_batch_size, count(1),
@@ -188,7 +194,8 @@ std::vector<RecipeKey> recipe_keys(Recipe& r) {
        "dpo, grpo: the reference reads all rows once, before the run, and what it makes of them is kept in a file "
        "beside them (docs/formats/reference_logps.md): the run has no reference in memory"},
       {"objective.teacher", &r.objective.teacher, needed("teacher = \"hf-folder\""),
-       "distill: Hugging Face folder of the model that is learned from, of the same vocabulary as model.path"},
+       "distill: the model that is learned from, of the same vocabulary as model.path: a Hugging Face folder, a "
+       "checkpoint of weft, or a GGUF file"},
       {"objective.teacher_logits", &r.objective.teacher_logits, anything(),
        "distill, in place of a teacher in memory: file with its largest logits at each token of data.train, which "
        "`weft "
@@ -274,11 +281,15 @@ std::vector<RecipeKey> recipe_keys(Recipe& r) {
        "experts: factor of the mean square of the log-sum-exp of router logits; not set: 0"},
       {"moe.capacity_factor", &r.moe.capacity_factor, at_least(1),
        "with parallel.ep: rows of experts that a rank has room for in a micro-batch, x those that it has where all "
-       "ranks have as many (tokens x experts of each), rounded up; not set: all that can come",
+       "ranks have as many (tokens x experts of each), rounded up; held-out data goes through the same room; not set: "
+       "all that can "
+       "come",
        kMayChange},
       {"moe.overflow", choice(r.moe.overflow), anything(),
-       "what more rows than that are: an error, or dropped: of the experts of a rank with too many, those with most "
-       "lose their last tokens"},
+       "what more rows than that are: an error, which ends the run, in an evaluation too; or dropped: of the experts "
+       "of "
+       "a rank with too many, those with most lose their last tokens; metrics count what training drops, not what an "
+       "evaluation does"},
       {"moe.bias_update_rate", &r.moe.bias_update_rate, at_least(0),
        "deepseek_v3: what a step adds to the bias by which an expert is chosen if it had fewer tokens of the global "
        "batch than the mean, and takes from it if it had more"},

@@ -114,7 +114,7 @@ void forget_unheeded(Recipe& recipe, const Recipe& run, ObjectiveKind before) {
     const bool of_questions = keys[i].name == "data.tokenizer" && !run.eval.tasks.empty();
     if (of_held_out || (!heeds(now, keys[i]) && !of_questions))
       set_value(keys[i], value_of(fallbacks[i]));
-    else if (keys[i].section() == "data" && !is_phase_key(keys[i].name))
+    else if ((keys[i].section() == "data" || keys[i].name == "train.loss_average") && !is_phase_key(keys[i].name))
       set_value(keys[i], value_of(firsts[i]));
   }
 }

@@ -45,6 +45,7 @@ bool has_text_rows(ObjectiveKind objective) {
 
 bool heeds(ObjectiveKind objective, const RecipeKey& key) {
   if (key.section() == "objective") return is_of(objective, key.last());
+  if (key.name == "train.loss_average") return objective == ObjectiveKind::cross_entropy;
   if (key.section() != "data" || key.name == "data.shuffle" || key.name == data_key_of(objective)) return true;
   if (key.name == "data.chat_template") return has_text_rows(objective);
   if (key.name == "data.valid") return true;
@@ -113,6 +114,18 @@ void refuse_beside_objective(const Recipe& r, Refusals& refusals) {
                "adapter.kind = \"none\"");
 }
 
+// A mean over documents needs to know where they begin and end, whole.
+void refuse_mean_over_documents(const Recipe& r, Refusals& refusals) {
+  if (r.train.loss_average != LossAverage::document || r.train.objective != ObjectiveKind::cross_entropy) return;
+  const std::string key = "train.loss_average = \"document\"";
+  refusals.add(r.data.packing != PackingKind::first_fit, key,
+               fmt::format("data.packing = \"{}\" cuts documents wherever a sample ends", r.data.packing),
+               "data.packing = \"first-fit\", or train.loss_average = \"token\"");
+  refusals.add(r.train.mtp_loss_coef > 0, key,
+               fmt::format("train.mtp_loss_coef = {} adds a loss that is a mean over tokens", r.train.mtp_loss_coef),
+               "train.mtp_loss_coef = 0, or train.loss_average = \"token\"");
+}
+
 // What was set beside its default, for an objective or an optimizer that does not heed it.
 void refuse_unheeded(const Recipe& r, Refusals& refusals) {
   Recipe given = r, fallback;
@@ -126,7 +139,7 @@ void refuse_unheeded(const Recipe& r, Refusals& refusals) {
     if (key.name == "data.tokenizer" && !r.eval.tasks.empty()) continue;  // by which questions are read
     const std::string instead = key.section() == "data"
                                     ? fmt::format("{} reads {}", objective, data_key_of(r.train.objective))
-                                    : (key.section() == "objective" ? objective : optimizer) + " has no such setting";
+                                    : (heeds(r.optimizer.name, key) ? objective : optimizer) + " has no such setting";
     refusals.add_idle(true, fmt::format("{} = {}", key.name, value), instead, fmt::format("{} = {}", key.name, usual));
   }
   const auto& o = r.objective;
@@ -248,6 +261,7 @@ void check_supported(const Recipe& r) {
                "train.precision = \"f64\"", "only the reference backend computes in it",
                "run.backend = \"ref\", or train.precision = \"f32\"");
   refuse_beside_objective(r, refusals);
+  refuse_mean_over_documents(r, refusals);
   refuse_idle(r, refusals);
   refuse_scores(r, refusals);
   refusals.throw_any();

@@ -49,7 +49,7 @@ class Objective {
   virtual void sum(const Scores&, std::span<const double> /*counted*/, std::span<double> /*sums*/) const {}
   // Those of the whole global batch, [sequences][num_sums]: the same on every rank.
   using Sums = std::span<const double>;
-  // Whether it weighs targets at all: if not, each that counts has a weight of 1.
+  // Whether it weighs targets at all: if not, they have the weights with which the batch came.
   virtual bool weighs() const { return true; }
   // `weights` [tokens] hold 1 where a target counts, else 0, and receive its weight.
   virtual void weigh(const Scores& scores, Sums sums, std::span<double> weights) const = 0;
@@ -59,7 +59,8 @@ class Objective {
                           std::span<double> /*values*/) const {
     weigh(scores, sums, weights);
   }
-  // What the step divides by, where so many targets of the global batch count.
+  // What the step divides by, where so many targets of the global batch count; of an objective that does not weigh
+  // them, where the batch's weights are so much together.
   virtual double divisor(int64_t counted) const = 0;
 
   // The loss, of which the sum of weight x loss, divided (`weighted`), has the gradient; and what else there is to say
@@ -82,7 +83,7 @@ class Objective {
   virtual Terms taught_terms(double /*divergence*/, double /*cross_entropy*/) const { return {}; }
 };
 
-// Cross-entropy of the next token: the mean over the targets that count.
+// Cross-entropy of the next token: the mean over the targets that count, by the weights with which they came.
 class NextToken final : public Objective {
  public:
   bool weighs() const override { return false; }

@@ -20,7 +20,8 @@ void copy_run(const std::vector<From>& from, const Run& run, To* to) {
 }
 
 // Rows from `row` on of a tensor of weights.
-void copy_weights(const std::vector<uint8_t>& from, const Run& run, const Tensor& weights, int64_t row) {
+template <class From>
+void copy_weights(const std::vector<From>& from, const Run& run, const Tensor& weights, int64_t row) {
   if (weights.dtype == DType::f64)
     copy_run(from, run, weights.as<double>() + row);
   else
@@ -43,7 +44,10 @@ int64_t set_sequence(MicroBatch& b, int64_t i, const WholeSample& sample, int64_
     copy_run(sample.ids, run, b.ids.as<int32_t>() + row);
     copy_run(sample.targets, run, b.targets.as<int32_t>() + row);
     copy_run(sample.positions, run, b.positions.as<int32_t>() + row);
-    copy_weights(sample.counted, run, b.weights, row);
+    if (sample.weights.empty())
+      copy_weights(sample.counted, run, b.weights, row);
+    else
+      copy_weights(sample.weights, run, b.weights, row);
     if (b.mtp_targets) copy_further(sample, run, b, row);
     std::iota(b.tokens.as<int64_t>() + row, b.tokens.as<int64_t>() + row + run.count, first_token + run.first);
     counted += std::count(sample.counted.begin() + run.first, sample.counted.begin() + run.end(), uint8_t(1));
@@ -87,7 +91,9 @@ void add_spans(int64_t i, std::span<const int32_t> positions, int64_t sample, st
 }
 
 BatchLoader::BatchLoader(const TrainingSamples& samples, Shape shape)
-    : samples_(samples), shape_(shape), spans_(size_t(shape.order.num_micro_batches)), sample_(shape.seq_length) {}
+    : samples_(samples), shape_(shape), spans_(size_t(shape.order.num_micro_batches)), sample_(shape.seq_length) {
+  if (shape.documents_alike) sample_.weights.resize(size_t(shape.seq_length));
+}
 
 OpenSource::Counted BatchLoader::counted(int64_t step) const {
   OpenSource::Counted n;
@@ -95,6 +101,7 @@ OpenSource::Counted BatchLoader::counted(int64_t step) const {
     const OpenSource::Counted here = samples_.counted(shape_.sample_of(step) + i);
     n.targets += here.targets;
     n.further += here.further;
+    n.documents += here.documents;
   }
   return n;
 }

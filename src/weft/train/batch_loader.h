@@ -12,10 +12,15 @@ namespace weft {
 struct WholeSample {
   std::vector<int32_t> ids, targets, positions;  // [S]
   std::vector<uint8_t> counted, further_counted;
+  std::vector<double> weights = {};  // [S], or none: each target that counts weighs 1
   explicit WholeSample(int64_t seq_length);
   SampleRows rows() {
-    return {
-        .ids = ids, .targets = targets, .counted = counted, .positions = positions, .further_counted = further_counted};
+    return {.ids = ids,
+            .targets = targets,
+            .counted = counted,
+            .positions = positions,
+            .further_counted = further_counted,
+            .weights = weights};
   }
 };
 // Likewise what is stored of a teacher's logits at its tokens.
@@ -29,8 +34,9 @@ struct WholeTop {
   }
   TopRows rows() { return {.ids = ids, .logits = logits, .lse = lse}; }
 };
-// Fills the rows that this rank has of sequence i of a micro-batch, weights 1 or 0 with what counts, and token numbers
-// from `first_token` on; mtp_targets and mtp_weights where it has them. Returns how many of its targets count.
+// Fills the rows that this rank has of sequence i of a micro-batch, with the sample's weights, else 1 or 0 as they
+// count, and token numbers from `first_token` on; mtp_targets and mtp_weights where it has them. Returns how many of
+// its targets count.
 int64_t set_sequence(MicroBatch& b, int64_t i, const WholeSample& sample, int64_t first_token);
 // Likewise MicroBatch::top.
 void set_top(MicroBatch& b, int64_t i, const WholeTop& top);
@@ -47,13 +53,16 @@ class BatchLoader {
     int64_t seq_length, micro_batch_size;
     GradientOrder order;
     int64_t first_step = 0, first_sample = 0;
+    bool documents_alike = false;  // what counts of a document in a sample weighs 1 together, else each target 1
     int64_t sample_of(int64_t step) const { return first_sample + (step - first_step) * global_batch_size(); }
     int64_t global_batch_size() const { return micro_batch_size * order.global_micro_batches(); }
   };
   BatchLoader(const TrainingSamples& samples, Shape shape);
 
-  // Counted targets of a step's global batch, and counted tokens after them.
+  // What a step's global batch has.
   OpenSource::Counted counted(int64_t step) const;
+  // What its weights are together: of how many its loss is the mean.
+  int64_t units(const OpenSource::Counted& of) const { return shape_.documents_alike ? of.documents : of.targets; }
   // Fills micro-batch b.index of a step. Its spans stay valid until the next load of that index.
   void load(int64_t step, MicroBatch& b);
   // The same with the samples' other sequences (TrainingSamples::read_other).

@@ -19,7 +19,7 @@ TrainingStep::Result TrainingStep::run(int64_t step, int64_t batch, const Watch&
                 .outcome = Outcome::updated};
   result.terms = objective_.terms(rank_.executor.sums());
   if (objective_.distillation()) {
-    const double divisor = objective_.divisor(counted.targets);
+    const double divisor = objective_.divisor(batches_.units(counted));
     result.terms =
         objective_.taught_terms(rank_.executor.divergence() / divisor, rank_.executor.cross_entropy() / divisor);
   }
@@ -42,7 +42,7 @@ double TrainingStep::run_batch(int64_t batch, const Watch& watch) const {
 }
 
 double TrainingStep::run_batch(int64_t batch, const OpenSource::Counted& counted, const Watch& watch) const {
-  const double divisor = objective_.divisor(counted.targets);
+  const double divisor = objective_.divisor(batches_.units(counted));
   const LoadMicroBatch load = [&](MicroBatch& b) { batches_.load(batch, b); };
   const LoadMicroBatch others = [&](MicroBatch& b) { batches_.load_others(batch, b); };
   const uint64_t dropout_key = rng_key(rng_key(uint64_t(recipe_.train.seed), "dropout"), uint64_t(batch));

@@ -15,7 +15,8 @@ class TrialRank {
               hooks.decorate),
         batches_(trial.data, {.seq_length = trial.recipe.train.seq_length,
                               .micro_batch_size = rank_.plan.step.micro_batch_size,
-                              .order = rank_.plan.step.order}),
+                              .order = rank_.plan.step.order,
+                              .documents_alike = trial.recipe.train.loss_average == LossAverage::document}),
         objective_(objective_of(trial.recipe, trial.data)),
         loss_scale_(rank_.plan.loss_scale),
         step_run_({trial.recipe, rank_, batches_, loss_scale_, *objective_}) {
