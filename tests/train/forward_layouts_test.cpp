@@ -1,7 +1,10 @@
 // Models that only run forward, on layouts beside one rank: the loss of held-out text, and text that goes on.
+#include <atomic>
+
 #include "token_files.h"
 #include "train/golden.h"
 #include "weft/apps/backends.h"
+#include "weft/ops/backend_around.h"
 #include "weft/train/evaluate.h"
 #include "weft/train/generate_texts.h"
 
@@ -296,6 +299,56 @@ TEST_F(ForwardLayouts, PassesTakeTheMemoryThatIsPlanned) {
       });
     }
   }
+}
+
+class CountedBackend final : public BackendAround {
+ public:
+  CountedBackend(std::unique_ptr<Backend> inner, std::atomic<int64_t>& ops)
+      : BackendAround(*inner), owned_(std::move(inner)), ops_(ops) {}
+  void run(const AnyOp& op) override {
+    ++ops_;
+    inner_.run(op);
+  }
+
+ private:
+  const std::unique_ptr<Backend> owned_;
+  std::atomic<int64_t>& ops_;
+};
+Machine counted(Machine machine, std::atomic<int64_t>& ops) {
+  machine.make_backend = [make = machine.make_backend, &ops](Arena& workspace) {
+    return std::make_unique<CountedBackend>(make(workspace), ops);
+  };
+  return machine;
+}
+
+// A next token is in one stage at a time, and so has the threads of all; portions of a prompt are in all stages.
+TEST_F(ForwardLayouts, AStageWritesWithTheThreadsOfAll) {
+  const ForwardLayout layout{.tp = 2, .pp = 2};
+  std::atomic<int64_t> own = 0, of_all = 0;
+  Machine machine = counted(machine_of(layout, BackendKind::cpu), own);
+  ASSERT_TRUE(machine.of_stages);
+  EXPECT_EQ(machine.of_stages->threads, 2 * machine.threads);
+  machine.of_stages = std::make_shared<const Machine>(counted(*machine.of_stages, of_all));
+  ForwardTexts t{golden_folder("llama-gqa"), long_prompts(), 1};
+  continued(t, layout, machine, kF32, sizes_of(layout));
+  const int64_t read = own;
+  EXPECT_GT(read, 0);
+  EXPECT_EQ(of_all, 0);
+  t.max_tokens = 3;
+  continued(t, layout, machine, kF32, sizes_of(layout));
+  EXPECT_EQ(own, 2 * read);
+  EXPECT_GT(of_all, 0);
+}
+
+TEST_F(ForwardLayouts, OnlyStagesThatAreThreadsOfOneProcessLendEachOtherTheirs) {
+  EXPECT_FALSE(machine_of({.tp = 2}, BackendKind::cpu).of_stages);
+  EXPECT_FALSE(machine_of({.pp = 2}, BackendKind::ref).of_stages);
+  Recipe recipe;
+  recipe.parallel.pp = 2;
+  recipe.run.backend = BackendKind::cpu;
+  EXPECT_TRUE(machine_for(recipe).of_stages);
+  recipe.run.ranks = RanksKind::mpi;
+  EXPECT_FALSE(machine_for(recipe).of_stages);
 }
 
 // A text whose window is full begins again with what it still sees, in portions too, while its pages lie apart.

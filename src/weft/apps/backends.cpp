@@ -65,9 +65,13 @@ Machine machine_for(const Recipe& recipe, int ranks_here) {
   const int threads = recipe.run.threads > 0 ? int(recipe.run.threads) : std::max(1, usable_cores() / sharing);
   if (recipe.run.backend == BackendKind::ref) return ref_machine(threads);
   if (recipe.run.backend == BackendKind::cpu) need_cpu(find_cuda_module().empty() ? "ref" : "cuda");
-  if (recipe.run.backend == BackendKind::cpu)
-    return cpu_machine(threads,
-                       recipe.train.numerics == NumericsChoice::invariant ? Numerics::invariant : Numerics::fast);
+  if (recipe.run.backend == BackendKind::cpu) {
+    const Numerics numerics = recipe.train.numerics == NumericsChoice::invariant ? Numerics::invariant : Numerics::fast;
+    Machine machine = cpu_machine(threads, numerics);
+    if (recipe.parallel.pp > 1 && recipe.run.ranks == RanksKind::local)
+      machine.of_stages = std::make_shared<const Machine>(cpu_machine(threads * int(recipe.parallel.pp), numerics));
+    return machine;
+  }
   if (recipe.run.backend == BackendKind::cuda) {
     const bool processes = recipe.run.ranks == RanksKind::mpi && launched_as(environment).world > 1;
     return cuda_machine(rank_on_this_host(), threads,

@@ -39,6 +39,9 @@ struct Machine {
   // If ranks are threads on several devices: one machine per device, all with this one's mover. This machine then
   // stands for all ranks, and its device is rank 0's.
   std::vector<Machine> devices = {};
+  // Where ranks are threads of one process, on its cores: a machine with the threads of all stages of a pipeline, for
+  // passes that are in one stage at a time. None: a rank has its own threads only.
+  std::shared_ptr<const Machine> of_stages = {};
   const Machine& of_rank(int rank) const { return devices.empty() ? *this : devices[size_t(rank) % devices.size()]; }
 };
 

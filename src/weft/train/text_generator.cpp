@@ -221,9 +221,10 @@ int64_t pages_needed(const Spec& spec, RankOf cp) {
   return most;
 }
 
-// What a pass runs on.
+// What a pass runs on. The next token of each text is in one stage at a time, with the threads of all; portions of
+// prompts are in all stages, each with its own.
 struct On {
-  Backend& backend;
+  Backend &prompts, &next;
   const ProcessMesh& mesh;
   const StepSpec& step;
   const Transformer& model;
@@ -233,9 +234,12 @@ struct On {
   BatchStaging* staging = nullptr;
 };
 
+bool is_next(const DecodingRows& rows) { return rows.use.queries.size() == rows.ids.size(); }
+
 // The logits after each text that ends, in the last stage; else none. With everything in `scratch`.
 Tensor pass(const On& on, Arena& scratch, const DecodingRows& rows) {
   constexpr StageLinks::Passage kHere{0, 0};
+  Backend& backend = is_next(rows) ? on.next : on.prompts;
   scratch.rewind();
   MicroBatch batch = alloc_micro_batch(scratch, int64_t(rows.ids.size()), on.step.precision.stat);
   batch.sequences = rows.sequences;
@@ -244,11 +248,11 @@ Tensor pass(const On& on, Arena& scratch, const DecodingRows& rows) {
     std::copy(rows.ids.begin(), rows.ids.end(), b.ids.as<int32_t>());
     std::copy(rows.positions.begin(), rows.positions.end(), b.positions.as<int32_t>());
   };
-  if (on.staging) on.staging->load(load, batch, on.backend);
-  Pass p{on.backend, on.mesh, on.step.precision, batch, &scratch, &scratch, &scratch, &scratch, &scratch};
+  if (on.staging) on.staging->load(load, batch, backend);
+  Pass p{backend, on.mesh, on.step.precision, batch, &scratch, &scratch, &scratch, &scratch, &scratch};
   if (!rows.use.queries.empty()) p.shares_from = on.shares_from;
   const Block::Streams streams{on.model.stream(p, &scratch), on.model.stream(p, &scratch)};
-  if (on.links && !on.model.has_embedding(0)) on.links->receive(on.backend, kHere, StageLinks::Way::forward, streams.x);
+  if (on.links && !on.model.has_embedding(0)) on.links->receive(backend, kHere, StageLinks::Way::forward, streams.x);
   const Tensor out = on.model.decode(p, on.caches, rows.use, streams);
   Tensor logits;
   if (on.model.has_head(0) && !rows.use.ends.empty()) {
@@ -258,7 +262,7 @@ Tensor pass(const On& on, Arena& scratch, const DecodingRows& rows) {
     on.links->send(kHere, StageLinks::Way::forward, out);
     on.links->wait_sent(kHere);
   }
-  on.backend.wait_all();
+  backend.wait_all();
   return logits;
 }
 
@@ -340,7 +344,8 @@ TextGenerator::Needs TextGenerator::measure(const ModelSpec& model, const Spec& 
               .cache_bytes = 0,
               .tokens_at_once = tokens_of_portion(spec)};
   transformer.make_caches(cache, step.precision, needs.pages * KvPages::kRows);
-  DryBackend backend(*spec.machine.workspace_model);
+  const Machine& of_stages = spec.machine.of_stages ? *spec.machine.of_stages : spec.machine;
+  DryBackend prompts(*spec.machine.workspace_model), next(*of_stages.workspace_model);
   const std::vector<Spec> ranks = of_each_rank(spec);
   for (const Spec& rank : ranks) {
     if (model.learned_positions && most_seen(rank) > model.max_positions)
@@ -349,13 +354,15 @@ TextGenerator::Needs TextGenerator::measure(const ModelSpec& model, const Spec& 
     Arena theirs("cache");
     const int64_t pages = pages_needed(rank, cp_of(step));
     const auto caches = transformer.make_caches(theirs, step.precision, pages * KvPages::kRows);
-    const On on{backend, mesh, step, transformer, caches, spec.shares_from};
+    DryBackend& of_next = spec.machine.of_stages ? next : prompts;
+    const On on{prompts, of_next, mesh, step, transformer, caches, spec.shares_from};
     pass_dry(on, scratch, rank, pages);
     if (&rank == &ranks.front()) begin_later_dry(on, scratch, spec, pages);
   }
   needs.plan.persistent = persistent.peak();
   needs.plan.evaluation = scratch.peak();
-  needs.plan.workspace = backend.workspace_bytes();
+  needs.plan.workspace = prompts.workspace_bytes();
+  needs.workspace_of_stages = next.workspace_bytes();
   needs.cache_bytes = cache.peak();
   return needs;
 }
@@ -373,7 +380,9 @@ TextGenerator::TextGenerator(const std::filesystem::path& folder, const Spec& sp
       caches_(rank_.model.make_caches(cache_memory_, step_.precision, needs_.pages * KvPages::kRows)),
       books_(cp_of(step_), needs_.pages, int64_t(spec.texts.size()) + 1),
       texts_(spec.texts.size()),
-      last_(spec.texts.size()) {}
+      last_(spec.texts.size()) {
+  if (machine_.of_stages) of_stages_.emplace(*machine_.of_stages, rank_.mesh, needs_.workspace_of_stages);
+}
 
 bool TextGenerator::on_any_rank(bool here) {
   if (!shares_experts(spec_)) return here;
@@ -508,7 +517,8 @@ void TextGenerator::step(const std::vector<int64_t>& texts) {
 }
 
 Tensor TextGenerator::pass_of(const DecodingRows& rows) {
-  const On on{rank_.backend, rank_.mesh, step_, rank_.model, caches_, spec_.shares_from, &rank_.links, &staging_};
+  Backend& next = of_stages_ ? of_stages_->backend : rank_.backend;
+  const On on{rank_.backend, next, rank_.mesh, step_, rank_.model, caches_, spec_.shares_from, &rank_.links, &staging_};
   return pass(on, scratch_, rows);
 }
 
