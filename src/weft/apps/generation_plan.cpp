@@ -14,12 +14,7 @@ using Needs = TextGenerator::Needs;
 // What is told of a rank, in the order of the columns.
 std::vector<int64_t> bytes_of(const Needs& n) {
   const PersistentArenas::Sizes& kept = n.plan.persistent;
-  return {kept.params + kept.transit,
-          kept.constants,
-          n.cache_bytes,
-          n.plan.evaluation,
-          n.plan.workspace + n.workspace_of_stages,
-          n.total()};
+  return {kept.params + kept.transit, kept.constants, n.cache_bytes, n.plan.evaluation, n.plan.workspace, n.total()};
 }
 
 bool need_the_same(const Needs& a, const Needs& b) {

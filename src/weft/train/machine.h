@@ -40,7 +40,7 @@ struct Machine {
   // stands for all ranks, and its device is rank 0's.
   std::vector<Machine> devices = {};
   // Where ranks are threads of one process, on its cores: a machine with the threads of all stages of a pipeline, for
-  // passes that are in one stage at a time. None: a rank has its own threads only.
+  // passes that are in one stage at a time. None: a rank has its own threads alone.
   std::shared_ptr<const Machine> of_stages = {};
   const Machine& of_rank(int rank) const { return devices.empty() ? *this : devices[size_t(rank) % devices.size()]; }
 };

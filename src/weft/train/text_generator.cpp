@@ -105,14 +105,17 @@ int64_t most_at_once(const Spec& spec) {
   return std::max(prompts, again);
 }
 
-// Through a pipeline, texts begin in portions: a stage computes one while the stage behind it computes the one before.
-// With four portions for each stage, a stage waits for less than a fifth of the time, (pp - 1) / (5 pp - 1); short
-// prompts have fewer. Shorter portions than kLeastPortion lose more in products of few rows than they gain. Ranks of cp
-// cut whole prompts.
+// Stages that share their cores need not work at once: each has the threads of all while a pass is in it.
+const Machine& machine_of(const Spec& spec) { return spec.machine.of_stages ? *spec.machine.of_stages : spec.machine; }
+
+// Through other pipelines, texts begin in portions: a stage computes one while the stage behind it computes the one
+// before. With four portions for each stage, a stage waits for less than a fifth of the time, (pp - 1) / (5 pp - 1);
+// short prompts have fewer. Shorter portions than kLeastPortion lose more in products of few rows than they gain. Ranks
+// of cp cut whole prompts.
 constexpr int64_t kPortionsOfStage = 4, kLeastPortion = 64;
 int64_t tokens_of_portion(const Spec& spec) {
   const int64_t all = most_at_once(spec), portions = kPortionsOfStage * spec.layout.pp;
-  if (spec.layout.pp == 1 || spec.layout.cp > 1 || spec.by_turns) return all;
+  if (spec.layout.pp == 1 || spec.layout.cp > 1 || spec.by_turns || spec.machine.of_stages) return all;
   return std::min(all, std::max(kLeastPortion, (all + portions - 1) / portions));
 }
 bool begins_in_portions(const Spec& spec) { return tokens_of_portion(spec) < most_at_once(spec); }
@@ -221,10 +224,9 @@ int64_t pages_needed(const Spec& spec, RankOf cp) {
   return most;
 }
 
-// What a pass runs on. The next token of each text is in one stage at a time, with the threads of all; portions of
-// prompts are in all stages, each with its own.
+// What a pass runs on.
 struct On {
-  Backend &prompts, &next;
+  Backend& backend;
   const ProcessMesh& mesh;
   const StepSpec& step;
   const Transformer& model;
@@ -234,12 +236,9 @@ struct On {
   BatchStaging* staging = nullptr;
 };
 
-bool is_next(const DecodingRows& rows) { return rows.use.queries.size() == rows.ids.size(); }
-
 // The logits after each text that ends, in the last stage; else none. With everything in `scratch`.
 Tensor pass(const On& on, Arena& scratch, const DecodingRows& rows) {
   constexpr StageLinks::Passage kHere{0, 0};
-  Backend& backend = is_next(rows) ? on.next : on.prompts;
   scratch.rewind();
   MicroBatch batch = alloc_micro_batch(scratch, int64_t(rows.ids.size()), on.step.precision.stat);
   batch.sequences = rows.sequences;
@@ -248,11 +247,11 @@ Tensor pass(const On& on, Arena& scratch, const DecodingRows& rows) {
     std::copy(rows.ids.begin(), rows.ids.end(), b.ids.as<int32_t>());
     std::copy(rows.positions.begin(), rows.positions.end(), b.positions.as<int32_t>());
   };
-  if (on.staging) on.staging->load(load, batch, backend);
-  Pass p{backend, on.mesh, on.step.precision, batch, &scratch, &scratch, &scratch, &scratch, &scratch};
+  if (on.staging) on.staging->load(load, batch, on.backend);
+  Pass p{on.backend, on.mesh, on.step.precision, batch, &scratch, &scratch, &scratch, &scratch, &scratch};
   if (!rows.use.queries.empty()) p.shares_from = on.shares_from;
   const Block::Streams streams{on.model.stream(p, &scratch), on.model.stream(p, &scratch)};
-  if (on.links && !on.model.has_embedding(0)) on.links->receive(backend, kHere, StageLinks::Way::forward, streams.x);
+  if (on.links && !on.model.has_embedding(0)) on.links->receive(on.backend, kHere, StageLinks::Way::forward, streams.x);
   const Tensor out = on.model.decode(p, on.caches, rows.use, streams);
   Tensor logits;
   if (on.model.has_head(0) && !rows.use.ends.empty()) {
@@ -262,7 +261,7 @@ Tensor pass(const On& on, Arena& scratch, const DecodingRows& rows) {
     on.links->send(kHere, StageLinks::Way::forward, out);
     on.links->wait_sent(kHere);
   }
-  backend.wait_all();
+  on.backend.wait_all();
   return logits;
 }
 
@@ -344,8 +343,7 @@ TextGenerator::Needs TextGenerator::measure(const ModelSpec& model, const Spec& 
               .cache_bytes = 0,
               .tokens_at_once = tokens_of_portion(spec)};
   transformer.make_caches(cache, step.precision, needs.pages * KvPages::kRows);
-  const Machine& of_stages = spec.machine.of_stages ? *spec.machine.of_stages : spec.machine;
-  DryBackend prompts(*spec.machine.workspace_model), next(*of_stages.workspace_model);
+  DryBackend backend(*machine_of(spec).workspace_model);
   const std::vector<Spec> ranks = of_each_rank(spec);
   for (const Spec& rank : ranks) {
     if (model.learned_positions && most_seen(rank) > model.max_positions)
@@ -354,15 +352,13 @@ TextGenerator::Needs TextGenerator::measure(const ModelSpec& model, const Spec& 
     Arena theirs("cache");
     const int64_t pages = pages_needed(rank, cp_of(step));
     const auto caches = transformer.make_caches(theirs, step.precision, pages * KvPages::kRows);
-    DryBackend& of_next = spec.machine.of_stages ? next : prompts;
-    const On on{prompts, of_next, mesh, step, transformer, caches, spec.shares_from};
+    const On on{backend, mesh, step, transformer, caches, spec.shares_from};
     pass_dry(on, scratch, rank, pages);
     if (&rank == &ranks.front()) begin_later_dry(on, scratch, spec, pages);
   }
   needs.plan.persistent = persistent.peak();
   needs.plan.evaluation = scratch.peak();
-  needs.plan.workspace = prompts.workspace_bytes();
-  needs.workspace_of_stages = next.workspace_bytes();
+  needs.plan.workspace = backend.workspace_bytes();
   needs.cache_bytes = cache.peak();
   return needs;
 }
@@ -370,7 +366,7 @@ TextGenerator::Needs TextGenerator::measure(const ModelSpec& model, const Spec& 
 TextGenerator::TextGenerator(const std::filesystem::path& folder, const Spec& spec)
     : config_(read_hf_config(folder)),
       spec_(spec),
-      machine_(spec.machine),
+      machine_(machine_of(spec)),
       step_(step_of(config_.spec, spec)),
       needs_(measure(config_.spec, spec)),
       rank_({folder, config_.spec}, step_, needs_.plan, machine_, spec.mesh),
@@ -380,9 +376,7 @@ TextGenerator::TextGenerator(const std::filesystem::path& folder, const Spec& sp
       caches_(rank_.model.make_caches(cache_memory_, step_.precision, needs_.pages * KvPages::kRows)),
       books_(cp_of(step_), needs_.pages, int64_t(spec.texts.size()) + 1),
       texts_(spec.texts.size()),
-      last_(spec.texts.size()) {
-  if (machine_.of_stages) of_stages_.emplace(*machine_.of_stages, rank_.mesh, needs_.workspace_of_stages);
-}
+      last_(spec.texts.size()) {}
 
 bool TextGenerator::on_any_rank(bool here) {
   if (!shares_experts(spec_)) return here;
@@ -517,8 +511,7 @@ void TextGenerator::step(const std::vector<int64_t>& texts) {
 }
 
 Tensor TextGenerator::pass_of(const DecodingRows& rows) {
-  Backend& next = of_stages_ ? of_stages_->backend : rank_.backend;
-  const On on{rank_.backend, next, rank_.mesh, step_, rank_.model, caches_, spec_.shares_from, &rank_.links, &staging_};
+  const On on{rank_.backend, rank_.mesh, step_, rank_.model, caches_, spec_.shares_from, &rank_.links, &staging_};
   return pass(on, scratch_, rows);
 }
 

@@ -59,8 +59,7 @@ class TextGenerator {
     MemoryPlan plan;                     // `evaluation`: the temporaries of a pass
     int64_t pages = 0, cache_bytes = 0;  // of all layers here
     int64_t tokens_at_once = 0;          // that pass together where texts begin, at most
-    int64_t workspace_of_stages = 0;     // beside the plan's: of next tokens, by the threads of all stages
-    int64_t total() const { return plan.total_bytes() + workspace_of_stages + cache_bytes; }
+    int64_t total() const { return plan.total_bytes() + cache_bytes; }
   };
   static Needs measure(const ModelSpec& model, const Spec& spec);  // `mesh` may be a dry one
   // Loads the weights of `folder`, which model_folder_of has checked. Throws ConfigError, FileError.
@@ -116,7 +115,6 @@ class TextGenerator {
   const StepSpec step_;
   const Needs needs_;
   ForwardRank rank_;
-  std::optional<RankBackend> of_stages_;
   Arena cache_memory_, scratch_;
   BatchStaging staging_;
   std::vector<KvCache> caches_;
