@@ -144,11 +144,29 @@ Command add_merge(CLI::App& weft) {
   return {app, [o] { return run_merge(*o); }};
 }
 
+// A model of some layers.
+void draft_options(CLI::App& app, ExportOptions& o, const std::vector<CLI::Option*>& others) {
+  CLI::Option* draft =
+      app.add_option("--draft", o.draft, "New folder with some of the layers: a student of the model")
+          ->type_name("FOLDER");
+  for (CLI::Option* other : others) draft->excludes(other);
+  CLI::Option* layers = app.add_option("--layers", o.layers, "Of --draft, counted from 0: 0,3,7")
+                            ->delimiter(',')
+                            ->allow_extra_args(false)
+                            ->type_name("NUMBERS")
+                            ->needs(draft);
+  app.add_option("--num-layers", o.num_layers, "Of --draft: or so many, evenly, the first and the last among them")
+      ->check(CLI::Range(int64_t{2}, int64_t{1} << 20))
+      ->needs(draft)
+      ->excludes(layers);
+}
+
 // Hugging Face folders of a model.
 void folder_options(CLI::App& app, ExportOptions& o, CLI::Option* gguf, CLI::Option* base) {
   CLI::Option* gptq = app.add_option("--gptq", o.gptq, "New folder, with the matrices of blocks in few bits (GPTQ)")
                           ->type_name("FOLDER");
-  app.add_option("--bf16", o.bf16, "New folder, all in bf16")->type_name("FOLDER")->excludes(gptq, gguf, base);
+  CLI::Option* bf16 =
+      app.add_option("--bf16", o.bf16, "New folder, all in bf16")->type_name("FOLDER")->excludes(gptq, gguf, base);
   gptq->excludes(gguf, base);
   app.add_option("--calibrate", o.calibrate, "Text, JSONL or token files to calibrate on: what the model is for")
       ->type_name("FILES")
@@ -160,13 +178,14 @@ void folder_options(CLI::App& app, ExportOptions& o, CLI::Option* gguf, CLI::Opt
   add_number(app, "--samples", o.samples, "Windows of text to calibrate on", 1, int64_t{1} << 20)->needs(gptq);
   app.add_flag("--desc-act", o.desc_act, "Columns by how much their inputs weigh: loses less, runs slower elsewhere")
       ->needs(gptq);
+  draft_options(app, o, {gptq, bf16, gguf, base});
 }
 
 Command add_export(CLI::App& weft) {
   auto o = std::make_shared<ExportOptions>();
   CLI::App* app = weft.add_subcommand("export",
                                       "Write a model as one GGUF file, for llama.cpp and programs like it,\nas a "
-                                      "Hugging Face folder in bf16 or few bits, "
+                                      "Hugging Face folder in bf16, few bits or of some layers, "
                                       "or as an adapter of its base");
   app->add_option("model", o->model, "Model folder, GGUF file, checkpoint, or run folder")
       ->required()
@@ -206,6 +225,7 @@ Command add_export(CLI::App& weft) {
       "Examples:\n  weft export runs/first --gguf first.gguf --type Q8_0\n"
       "  weft export runs/first --gguf first.gguf --type Q4_K --data held-out.txt --max-loss 0.05\n"
       "  weft export runs/first --gptq first-4bit --calibrate train.txt --data held-out.txt\n"
+      "  weft export first --draft student --num-layers 4\n"
       "  weft export tuned --lora-of base --rank 16 --out adapter");
   return {app, [o] { return run_export(*o); }};
 }
