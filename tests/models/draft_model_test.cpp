@@ -5,6 +5,7 @@
 
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <numeric>
 
 #include "random_models.h"
 #include "support.h"
@@ -21,27 +22,46 @@ using testing::TempDir;
 
 // A model of six small layers; `more` says which family.
 Json six_layers(const Json& more) {
-  Json config{{"vocab_size", 32},         {"hidden_size", 8},       {"intermediate_size", 12},
-              {"num_hidden_layers", 6},   {"num_attention_heads", 2}, {"num_key_value_heads", 1},
-              {"max_position_embeddings", 16}};
+  Json config{
+      {"vocab_size", 32},         {"hidden_size", 8},         {"intermediate_size", 12},      {"num_hidden_layers", 6},
+      {"num_attention_heads", 2}, {"num_key_value_heads", 1}, {"max_position_embeddings", 16}};
   config.update(more);
   return config;
 }
 const Json kGpt2{{"model_type", "gpt2"}, {"vocab_size", 32}, {"n_embd", 8}, {"n_layer", 6}, {"n_head", 2}};
-const Json kGemma = six_layers({{"model_type", "gemma3_text"}, {"head_dim", 4}, {"sliding_window", 4},
-                                {"sliding_window_pattern", 3}});
-const Json kQwen = six_layers({{"model_type", "qwen3_moe"}, {"head_dim", 4}, {"num_experts", 3},
-                               {"num_experts_per_tok", 2}, {"moe_intermediate_size", 4}, {"decoder_sparse_step", 2},
+const Json kGemma =
+    six_layers({{"model_type", "gemma3_text"}, {"head_dim", 4}, {"sliding_window", 4}, {"sliding_window_pattern", 3}});
+const Json kQwen = six_layers({{"model_type", "qwen3_moe"},
+                               {"head_dim", 4},
+                               {"num_experts", 3},
+                               {"num_experts_per_tok", 2},
+                               {"moe_intermediate_size", 4},
+                               {"decoder_sparse_step", 2},
                                {"mlp_only_layers", {3}}});
-const Json kOss = six_layers({{"model_type", "gpt_oss"}, {"head_dim", 4}, {"num_local_experts", 2},
-                              {"num_experts_per_tok", 1}, {"sliding_window", 4}, {"rope_scaling", nullptr},
-                              {"layer_types", {"sliding_attention", "full_attention", "sliding_attention",
-                                               "full_attention", "sliding_attention", "full_attention"}}});
+const Json kOss = six_layers({{"model_type", "gpt_oss"},
+                              {"head_dim", 4},
+                              {"num_local_experts", 2},
+                              {"num_experts_per_tok", 1},
+                              {"sliding_window", 4},
+                              {"rope_scaling", nullptr},
+                              {"layer_types",
+                               {"sliding_attention", "full_attention", "sliding_attention", "full_attention",
+                                "sliding_attention", "full_attention"}}});
 Json deepseek(int every) {
-  return six_layers({{"model_type", "deepseek_v3"}, {"num_key_value_heads", 2}, {"q_lora_rank", nullptr},
-                     {"kv_lora_rank", 4}, {"qk_nope_head_dim", 4}, {"qk_rope_head_dim", 2}, {"v_head_dim", 4},
-                     {"n_routed_experts", 4}, {"num_experts_per_tok", 1}, {"n_group", 2}, {"topk_group", 1},
-                     {"moe_intermediate_size", 4}, {"n_shared_experts", 1}, {"first_k_dense_replace", 2},
+  return six_layers({{"model_type", "deepseek_v3"},
+                     {"num_key_value_heads", 2},
+                     {"q_lora_rank", nullptr},
+                     {"kv_lora_rank", 4},
+                     {"qk_nope_head_dim", 4},
+                     {"qk_rope_head_dim", 2},
+                     {"v_head_dim", 4},
+                     {"n_routed_experts", 4},
+                     {"num_experts_per_tok", 1},
+                     {"n_group", 2},
+                     {"topk_group", 1},
+                     {"moe_intermediate_size", 4},
+                     {"n_shared_experts", 1},
+                     {"first_k_dense_replace", 2},
                      {"moe_layer_freq", every}});
 }
 
@@ -113,8 +133,8 @@ TEST_F(Drafts, WriteDownWhatALayersNumberSaidInTheModel) {
 }
 
 TEST_F(Drafts, OfAllLayersAreTheModel) {
-  const Json config = six_layers({{"model_type", "llama"}, {"architectures", {"LlamaForCausalLM"}},
-                                  {"torch_dtype", "float32"}});
+  const Json config =
+      six_layers({{"model_type", "llama"}, {"architectures", {"LlamaForCausalLM"}}, {"torch_dtype", "float32"}});
   EXPECT_EQ(make(config, {0, 1, 2, 3, 4, 5}).json, config);
   expect_layers("model.layers.", {0, 1, 2, 3, 4, 5});
 }

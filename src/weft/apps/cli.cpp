@@ -146,9 +146,8 @@ Command add_merge(CLI::App& weft) {
 
 // A model of some layers.
 void draft_options(CLI::App& app, ExportOptions& o, const std::vector<CLI::Option*>& others) {
-  CLI::Option* draft =
-      app.add_option("--draft", o.draft, "New folder with some of the layers: a student of the model")
-          ->type_name("FOLDER");
+  CLI::Option* draft = app.add_option("--draft", o.draft, "New folder with some of the layers: a student of the model")
+                           ->type_name("FOLDER");
   for (CLI::Option* other : others) draft->excludes(other);
   CLI::Option* layers = app.add_option("--layers", o.layers, "Of --draft, counted from 0: 0,3,7")
                             ->delimiter(',')

@@ -93,8 +93,8 @@ struct ExportOptions {
   std::vector<std::string> calibrate;  // text of these
   std::vector<int64_t> layers;         // of a draft; none: num_layers of them, evenly
   int64_t num_layers = 0;
-  std::vector<std::string> data;       // that loss is measured on, before and after; empty: it is not
-  std::optional<double> max_loss;      // by how many nats a token the loss may rise
+  std::vector<std::string> data;   // that loss is measured on, before and after; empty: it is not
+  std::optional<double> max_loss;  // by how many nats a token the loss may rise
   // Results without which nothing is written, "piqa.acc >= 0.6"; the file of `weft eval` that has them, or empty: the
   // run's own.
   std::vector<std::string> require;

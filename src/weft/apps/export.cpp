@@ -106,7 +106,8 @@ void require_fitting(const ExportOptions& o) {
   if (!o.lora_of.empty() || !o.gptq.empty() || !o.bf16.empty() || !o.draft.empty()) return;
   if (o.gguf.empty())
     throw ConfigError(
-        "what shall be written? --gptq FOLDER, --bf16 FOLDER, --draft FOLDER, --gguf FILE, or an adapter: --lora-of BASE "
+        "what shall be written? --gptq FOLDER, --bf16 FOLDER, --draft FOLDER, --gguf FILE, or an adapter: --lora-of "
+        "BASE "
         "--out FOLDER");
   require_replaceable("--gguf", o.gguf, o.again);
   const fs::path unchecked = Unchecked::name_of(o.gguf);

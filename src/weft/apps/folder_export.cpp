@@ -93,7 +93,8 @@ std::vector<int64_t> layers_of_draft(const ExportOptions& o, const ModelToWrite&
   if (o.num_layers == 0)
     throw ConfigError("--draft: which layers? --layers 0,3,7, or --num-layers 3: so many, evenly over the model");
   if (o.num_layers > m.config.spec.num_layers)
-    throw ConfigError(fmt::format("--num-layers {}: {} has {}", o.num_layers, m.folder.string(), m.config.spec.num_layers));
+    throw ConfigError(
+        fmt::format("--num-layers {}: {} has {}", o.num_layers, m.folder.string(), m.config.spec.num_layers));
   return spread_layers(m.config.spec.num_layers, o.num_layers);
 }
 

@@ -96,9 +96,10 @@ HfConfig draft_config(const HfConfig& model, Layers layers, DType dtype) {
   write_out_layers(json, model.spec, layers);
   draft = parse_hf_config(json, kSource);
   if (!are_blocks(draft.spec, model.spec, layers))
-    refuse(layers, fmt::format("a config.json of {} cannot say which of these have experts; the nearest that works: all "
-                               "layers without experts before those with them",
-                               model_type_of(model.spec.family)));
+    refuse(layers,
+           fmt::format("a config.json of {} cannot say which of these have experts; the nearest that works: all "
+                       "layers without experts before those with them",
+                       model_type_of(model.spec.family)));
   return draft;
 }
 

@@ -19,8 +19,8 @@ std::vector<int64_t> spread_layers(int64_t num_layers, int64_t count);
 // block, or its family's config.json cannot say that a model has just these.
 HfConfig draft_config(const HfConfig& model, std::span<const int64_t> layers, DType dtype);
 
-// Writes the draft's tensors, of blocks `layers` of `model` and all that is no block's, in `type` (see copy_tensor); the
-// writer's layout is that of hf_tensors(draft). Throws FileError.
+// Writes the draft's tensors, of blocks `layers` of `model` and all that is no block's, in `type` (see copy_tensor);
+// the writer's layout is that of hf_tensors(draft). Throws FileError.
 void write_draft(const WeightSource& model, const ModelSpec& draft, std::span<const int64_t> layers, FileDType type,
                  SharedWriter& writer);
 
