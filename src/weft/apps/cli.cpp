@@ -137,10 +137,20 @@ Command add_generate(CLI::App& weft) {
 
 Command add_merge(CLI::App& weft) {
   auto o = std::make_shared<MergeOptions>();
-  CLI::App* app = weft.add_subcommand("merge", "Make one model of an adapter and its base");
-  app->add_option("adapter", o->adapter, "Adapter folder, checkpoint, or run folder")->required()->type_name("FOLDER");
+  CLI::App* app = weft.add_subcommand("merge", "Make one model of adapters and their base");
+  app->add_option("adapter", o->adapters,
+                  "Adapter folder, checkpoint, or run folder; several of one base with --weights")
+      ->required()
+      ->type_name("FOLDER");
+  app->add_option("--weights", o->weights, "How much of what each adapter adds is wanted: 0.7,0.3")
+      ->delimiter(',')
+      ->allow_extra_args(false)
+      ->check(number_in(-1e6, 1e6))
+      ->type_name("NUMBERS");
   app->add_option("--out", o->out, "New folder of the model")->required()->type_name("FOLDER");
-  app->footer("Example:\n  weft merge runs/lora --out merged && weft generate merged --prompt \"In the\"");
+  app->footer(
+      "Examples:\n  weft merge runs/lora --out merged && weft generate merged --prompt \"In the\"\n"
+      "  weft merge runs/law runs/poems --weights 0.7,0.3 --out both");
   return {app, [o] { return run_merge(*o); }};
 }
 

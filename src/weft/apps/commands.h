@@ -75,8 +75,9 @@ struct GenerateOptions : ModelOptions {
 int run_generate(const GenerateOptions& options);
 
 struct MergeOptions {
-  std::string adapter;  // an adapter's folder, or a run with one (its newest checkpoint)
-  std::string out;      // a new model's folder
+  std::vector<std::string> adapters;  // folders of adapters, or runs with one (the newest checkpoint)
+  std::vector<double> weights;        // how much of each is wanted; none, of a single one: all of it
+  std::string out;                    // a new model's folder
 };
 int run_merge(const MergeOptions& options);
 
