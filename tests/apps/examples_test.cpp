@@ -10,7 +10,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Those that need nothing but what is in the project's folder. (`./test` tries examples/sft.toml with its dataset.)
+// Those that need nothing but what is in the project's folder. (tests/pipeline tries sft.toml with its dataset.)
 constexpr const char* kExamples[] = {"adamw8bit", "distill", "dora", "dpo",   "dpo-texts", "grpo",
                                      "kto",       "lora",    "ppo",  "qlora", "reward"};
 
