@@ -74,6 +74,7 @@ class Drafts : public ::testing::Test {
     const HfConfig draft = draft_config(model, layers, DType::f32);
     const auto source = open_weights(dir_ / "model", model.spec);
     const SafetensorsLayout layout = layout_in(hf_tensors(draft.spec), FileDType::f32);
+    fs::create_directory(dir_ / "draft");
     create_files(dir_ / "draft", layout);
     SharedWriter writer(dir_ / "draft", layout);
     write_draft(*source, draft.spec, layers, FileDType::f32, writer);
