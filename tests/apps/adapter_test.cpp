@@ -331,16 +331,29 @@ TEST_F(AdapterRun, WhatCannotRunIsRefusedBeforeItBegins) {
   EXPECT_EQ(train("more", {"adapter.path=" + folder, "train.train_iters=1"}).status, 0);
 }
 
-// Two adapters of one base: as one learned and as both began.
+// Two adapters of one base.
 class SeveralAdapters : public ::testing::Test {
  protected:
   void SetUp() override {
     fs::create_directory(base_);
     for (const char* file : {"config.json", "model.safetensors"}) fs::copy(kGolden / "lora-rslora" / file, base_);
-    for (const auto& [from, to] : {std::pair("adapter_final", "one"), std::pair("adapter", "two")}) {
-      fs::copy(kGolden / "lora-rslora" / from, dir_ / to);
-      set_base(to, base_);
+    for (const char* name : {"one", "two"}) {
+      fs::copy(kGolden / "lora-rslora/adapter_final", dir_ / name);
+      set_base(name, base_);
     }
+    reverse_numbers(dir_ / "two/adapter_model.safetensors");
+  }
+  // Another adapter of the same shape.
+  static void reverse_numbers(const fs::path& file) {
+    std::string bytes = testing::slurp(file);
+    uint64_t header = 0;
+    std::memcpy(&header, bytes.data(), sizeof header);
+    std::vector<float> numbers((bytes.size() - 8 - header) / sizeof(float));
+    char* const first = bytes.data() + 8 + header;
+    std::memcpy(numbers.data(), first, numbers.size() * sizeof(float));
+    std::reverse(numbers.begin(), numbers.end());
+    std::memcpy(first, numbers.data(), numbers.size() * sizeof(float));
+    testing::spill(file, bytes);
   }
   void set_base(const std::string& adapter, const fs::path& base) {
     const fs::path file = dir_ / adapter / "adapter_config.json";

@@ -39,7 +39,7 @@ TEST_F(Examples, ArePlanned) {
 
 TEST_F(ExamplesSlow, Train) {
   for (const char* example : kExamples) {
-    run("train", example);
+    run("train", example, {"train.train_iters=4"});
     EXPECT_TRUE(fs::exists(fs::path("runs") / example / "metrics.jsonl")) << example;
   }
 }
