@@ -11,10 +11,10 @@ namespace {
 namespace fs = std::filesystem;
 
 // Those that need nothing but what is in the project's folder. (tests/pipeline tries sft.toml with its dataset.)
-constexpr const char* kExamples[] = {"adamw8bit", "distill", "dora", "dpo",   "dpo-texts", "grpo",
-                                     "kto",       "lora",    "ppo",  "qlora", "reward"};
+constexpr const char* kRecipes[] = {"adamw8bit", "distill", "dora", "dpo",   "dpo-texts", "grpo",
+                                    "kto",       "lora",    "ppo",  "qlora", "reward"};
 
-class Examples : public ::testing::Test {
+class RecipesOfExamples : public ::testing::Test {
  protected:
   void SetUp() override {
     for (const char* folder : {"examples", "tests"})
@@ -31,26 +31,26 @@ class Examples : public ::testing::Test {
   testing::TempDir dir_;
   const fs::path before_ = fs::current_path();
 };
-using ExamplesSlow = Examples;
+using RecipesOfExamplesSlow = RecipesOfExamples;
 
-TEST_F(Examples, ArePlanned) {
-  for (const char* example : kExamples) run("plan", example);
+TEST_F(RecipesOfExamples, ArePlanned) {
+  for (const char* example : kRecipes) run("plan", example);
 }
 
-TEST_F(ExamplesSlow, Train) {
-  for (const char* example : kExamples) {
+TEST_F(RecipesOfExamplesSlow, Train) {
+  for (const char* example : kRecipes) {
     run("train", example, {"train.train_iters=4"});
     EXPECT_TRUE(fs::exists(fs::path("runs") / example / "metrics.jsonl")) << example;
   }
 }
 
-TEST_F(ExamplesSlow, OfATeacherThatWasAskedOnceTrains) {
+TEST_F(RecipesOfExamplesSlow, OfATeacherThatWasAskedOnceTrains) {
   fs::create_directory("runs");
   run("teacher-logits", "distill", {"--top-k", "64", "--out", "runs/teacher.logits"});
   run("train", "distill-stored");
 }
 
-TEST_F(ExamplesSlow, OfAnAdapterIsMerged) {
+TEST_F(RecipesOfExamplesSlow, OfAnAdapterIsMerged) {
   run("train", "lora");
   const auto merged = testing::weft({"merge", "runs/lora", "--out", "merged"});
   EXPECT_EQ(merged.status, 0) << merged.err;

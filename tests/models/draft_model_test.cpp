@@ -28,26 +28,26 @@ Json six_layers(const Json& more) {
   config.update(more);
   return config;
 }
-const Json kGpt2{{"model_type", "gpt2"}, {"vocab_size", 32}, {"n_embd", 8}, {"n_layer", 6}, {"n_head", 2}};
-const Json kGemma =
+const Json kSixOfGpt2{{"model_type", "gpt2"}, {"vocab_size", 32}, {"n_embd", 8}, {"n_layer", 6}, {"n_head", 2}};
+const Json kSixOfGemma =
     six_layers({{"model_type", "gemma3_text"}, {"head_dim", 4}, {"sliding_window", 4}, {"sliding_window_pattern", 3}});
-const Json kQwen = six_layers({{"model_type", "qwen3_moe"},
-                               {"head_dim", 4},
-                               {"num_experts", 3},
-                               {"num_experts_per_tok", 2},
-                               {"moe_intermediate_size", 4},
-                               {"decoder_sparse_step", 2},
-                               {"mlp_only_layers", {3}}});
-const Json kOss = six_layers({{"model_type", "gpt_oss"},
-                              {"head_dim", 4},
-                              {"num_local_experts", 2},
-                              {"num_experts_per_tok", 1},
-                              {"sliding_window", 4},
-                              {"rope_scaling", nullptr},
-                              {"layer_types",
-                               {"sliding_attention", "full_attention", "sliding_attention", "full_attention",
-                                "sliding_attention", "full_attention"}}});
-Json deepseek(int every) {
+const Json kSixOfQwen = six_layers({{"model_type", "qwen3_moe"},
+                                    {"head_dim", 4},
+                                    {"num_experts", 3},
+                                    {"num_experts_per_tok", 2},
+                                    {"moe_intermediate_size", 4},
+                                    {"decoder_sparse_step", 2},
+                                    {"mlp_only_layers", {3}}});
+const Json kSixOfOss = six_layers({{"model_type", "gpt_oss"},
+                                   {"head_dim", 4},
+                                   {"num_local_experts", 2},
+                                   {"num_experts_per_tok", 1},
+                                   {"sliding_window", 4},
+                                   {"rope_scaling", nullptr},
+                                   {"layer_types",
+                                    {"sliding_attention", "full_attention", "sliding_attention", "full_attention",
+                                     "sliding_attention", "full_attention"}}});
+Json six_of_deepseek(int every) {
   return six_layers({{"model_type", "deepseek_v3"},
                      {"num_key_value_heads", 2},
                      {"q_lora_rank", nullptr},
@@ -105,9 +105,9 @@ class Drafts : public ::testing::Test {
 
 TEST_F(Drafts, HaveTheLayersThatWereNamed) {
   for (const auto& [config, of_layer] :
-       {std::pair(six_layers({{"model_type", "llama"}}), "model.layers."), std::pair(kGpt2, "transformer.h."),
-        std::pair(kGemma, "model.layers."), std::pair(kQwen, "model.layers."), std::pair(kOss, "model.layers."),
-        std::pair(deepseek(1), "model.layers.")}) {
+       {std::pair(six_layers({{"model_type", "llama"}}), "model.layers."), std::pair(kSixOfGpt2, "transformer.h."),
+        std::pair(kSixOfGemma, "model.layers."), std::pair(kSixOfQwen, "model.layers."),
+        std::pair(kSixOfOss, "model.layers."), std::pair(six_of_deepseek(1), "model.layers.")}) {
     SCOPED_TRACE(config["model_type"]);
     const std::vector<int64_t> layers{0, 2, 3, 5};
     const HfConfig draft = make(config, layers);
@@ -123,12 +123,12 @@ TEST_F(Drafts, HaveTheLayersThatWereNamed) {
 }
 
 TEST_F(Drafts, WriteDownWhatALayersNumberSaidInTheModel) {
-  const Json gemma = make(kGemma, {1, 2, 5}).json;
+  const Json gemma = make(kSixOfGemma, {1, 2, 5}).json;
   EXPECT_EQ(gemma["layer_types"], Json({"sliding_attention", "full_attention", "full_attention"}));
   EXPECT_EQ(gemma["num_hidden_layers"], 3);
   fs::remove_all(dir_ / "model");
   fs::remove_all(dir_ / "draft");
-  const Json qwen = make(kQwen, {1, 2, 3, 5}).json;  // of which 1 and 5 have experts
+  const Json qwen = make(kSixOfQwen, {1, 2, 3, 5}).json;  // of which 1 and 5 have experts
   EXPECT_EQ(qwen["mlp_only_layers"], Json({1, 2}));
   EXPECT_EQ(qwen["decoder_sparse_step"], 1);
 }
@@ -167,7 +167,7 @@ TEST(DraftLayers, ThatCannotBeAreRefusedByName) {
   EXPECT_SAYS(refused(llama, {3, 3}), "name each layer once, in the model's order");
   EXPECT_SAYS(refused(llama, {3, 1}), "name each layer once, in the model's order");
   EXPECT_SAYS(refused(llama, {}), "one layer at least");
-  EXPECT_SAYS(refused(deepseek(2), {2, 3}),  // experts are in 2 and 4
+  EXPECT_SAYS(refused(six_of_deepseek(2), {2, 3}),  // experts are in 2 and 4
               "a config.json of deepseek_v3 cannot say which of these have experts; the nearest that works");
 }
 
