@@ -2,11 +2,17 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cmath>
+#include <cstring>
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <tuple>
 
 #include "apps/program.h"
+#include "weft/base/error.h"
 #include "weft/checkpoint/safetensors.h"
+#include "weft/models/merge_adapter.h"
 #include "weft/train/trained_context.h"
 
 namespace weft {
@@ -323,6 +329,121 @@ TEST_F(AdapterRun, WhatCannotRunIsRefusedBeforeItBegins) {
   EXPECT_SAYS(refusal({"model.path=" + folder}), "name the base model there");
   EXPECT_SAYS(refusal({"adapter.path=" + folder, "adapter.rank=4"}), "to begin with it, adapter.rank=2");
   EXPECT_EQ(train("more", {"adapter.path=" + folder, "train.train_iters=1"}).status, 0);
+}
+
+// Two adapters of one base.
+class SeveralAdapters : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    fs::create_directory(base_);
+    for (const char* file : {"config.json", "model.safetensors"}) fs::copy(kGolden / "lora-rslora" / file, base_);
+    for (const char* name : {"one", "two"}) {
+      fs::copy(kGolden / "lora-rslora/adapter_final", dir_ / name);
+      set_base(name, base_);
+    }
+    reverse_numbers(dir_ / "two/adapter_model.safetensors");
+  }
+  // Another adapter of the same shape.
+  static void reverse_numbers(const fs::path& file) {
+    std::string bytes = testing::slurp(file);
+    uint64_t header = 0;
+    std::memcpy(&header, bytes.data(), sizeof header);
+    std::vector<float> numbers((bytes.size() - 8 - header) / sizeof(float));
+    char* const first = bytes.data() + 8 + header;
+    std::memcpy(numbers.data(), first, numbers.size() * sizeof(float));
+    std::reverse(numbers.begin(), numbers.end());
+    std::memcpy(first, numbers.data(), numbers.size() * sizeof(float));
+    testing::spill(file, bytes);
+  }
+  void set_base(const std::string& adapter, const fs::path& base) {
+    const fs::path file = dir_ / adapter / "adapter_config.json";
+    auto config = nlohmann::json::parse(testing::slurp(file));
+    config["base_model_name_or_path"] = base.string();
+    testing::spill(file, config.dump());
+  }
+  Finished merge(std::vector<std::string> adapters, std::vector<std::string> more, const std::string& out) {
+    std::vector<std::string> all{"merge"};
+    for (const std::string& a : adapters) all.push_back((dir_ / a).string());
+    all.insert(all.end(), {"--out", (dir_ / out).string()});
+    all.insert(all.end(), more.begin(), more.end());
+    return weft(all);
+  }
+  // All numbers of a model, in f32.
+  static std::vector<float> numbers_of(const fs::path& model) {
+    std::vector<float> all;
+    const auto folder = SafetensorsFolder::open(model);
+    for (const auto& t : folder.tensors()) {
+      const auto bytes = folder.bytes(t);
+      const size_t before = all.size();
+      all.resize(before + bytes.size() / sizeof(float));
+      std::memcpy(all.data() + before, bytes.data(), bytes.size());
+    }
+    return all;
+  }
+  TempDir dir_;
+  const fs::path base_ = dir_ / "base";
+};
+
+TEST_F(SeveralAdapters, AddUpByTheirWeights) {
+  for (const auto& [adapters, weights, out] :
+       {std::tuple(std::vector<std::string>{"one"}, "1", "first"),
+        std::tuple(std::vector<std::string>{"two"}, "1", "second"),
+        std::tuple(std::vector<std::string>{"one", "two"}, "0.7,-0.4", "both")}) {
+    const Finished f = merge(adapters, {"--weights", weights}, out);
+    ASSERT_EQ(f.status, 0) << f.err;
+  }
+  const Finished plain = merge({"one"}, {}, "plain");
+  ASSERT_EQ(plain.status, 0) << plain.err;
+  EXPECT_TRUE(testing::slurp(dir_ / "plain/model.safetensors") == testing::slurp(dir_ / "first/model.safetensors"));
+  const auto w = numbers_of(base_), first = numbers_of(dir_ / "first"), second = numbers_of(dir_ / "second"),
+             both = numbers_of(dir_ / "both");
+  ASSERT_EQ(both.size(), w.size());
+  double of_second = 0;
+  for (size_t i = 0; i < w.size(); ++i) {
+    const double expected = w[i] + 0.7 * (double(first[i]) - w[i]) - 0.4 * (double(second[i]) - w[i]);
+    ASSERT_NEAR(both[i], expected, 3e-7) << i;
+    of_second = std::max(of_second, std::abs(double(second[i]) - w[i]));
+  }
+  EXPECT_GT(of_second, 1e-3) << "the second adapter changes nothing";
+}
+
+TEST_F(SeveralAdapters, ThatDoNotAddUpAreRefused) {
+  const auto refused = [&](const std::vector<std::string>& adapters, const std::vector<std::string>& more,
+                           const std::string& part) {
+    const Finished f = merge(adapters, more, "out");
+    EXPECT_EQ(f.status, 2) << f.err;
+    EXPECT_SAYS(f.err, part);
+    EXPECT_FALSE(fs::exists(dir_ / "out") || fs::exists(dir_ / "out.tmp"));
+  };
+  refused({"one", "two"}, {}, "--weights: 2 adapters need 2 weights, not 0: as 0.5,0.5");
+  refused({"one", "two"}, {"--weights", "1"}, "2 adapters need 2 weights, not 1");
+  refused({"one"}, {"--weights", "nan"}, "--weights");
+  refused({"one", "base"}, {"--weights", "1,1"}, "base: has no adapter_config.json");
+  fs::copy(base_, dir_ / "copy");
+  set_base("two", dir_ / "copy");
+  EXPECT_EQ(merge({"one", "two"}, {"--weights", "1,1"}, "merged").status, 0) << "the same weights elsewhere";
+  std::string other = testing::slurp(base_ / "model.safetensors");
+  other.back() = char(other.back() ^ 1);
+  testing::spill(dir_ / "copy/model.safetensors", other);
+  refused({"one", "two"}, {"--weights", "1,1"}, "adapters of one base can be merged");
+}
+
+TEST_F(SeveralAdapters, OfKindsThatDoNotAddUpAreRefusedByName) {
+  AdapterToMerge one{dir_ / "one", read_hf_config(dir_ / "one")}, two{dir_ / "two", read_hf_config(dir_ / "two")};
+  const auto refused = [&](const std::vector<AdapterToMerge>& adapters) {
+    return testing::error_of<ConfigError>([&] { require_mergeable(adapters); });
+  };
+  require_mergeable({one, two});
+  two.config.spec.adapter->base_codes = WeightCodes::nf4;
+  EXPECT_SAYS(refused({one, two}), "two: it was trained beside a base that was kept otherwise");
+  two.config.spec.adapter->base_codes = WeightCodes::none;
+  two.config.spec.adapter->trains_score = true;
+  EXPECT_SAYS(refused({one, two}), "two: it has a score of its own");
+  one.config.spec.adapter->magnitudes = true;
+  EXPECT_SAYS(refused({one, two}), "one: its rows have lengths of their own (DoRA)");
+  require_mergeable({one});
+  one.weight = 0.5;
+  EXPECT_SAYS(refused({one}), "which cannot be weighed");
 }
 
 }  // namespace

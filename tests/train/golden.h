@@ -177,7 +177,7 @@ inline void expect_golden_weights(const std::filesystem::path& checkpoint, const
   const TempDir merged;
   const SafetensorsLayout layout = hf_layout(plain, DType::f32);
   create_files(merged.path(), layout);
-  write_merged(checkpoint, config, layout, DType::f32, merged.path());
+  write_merged({{checkpoint, config}}, layout, DType::f32, merged.path());
   expect_golden_sums(SafetensorsFile::open(merged / "model.safetensors"), trace["merged_final"], name, tolerance);
 }
 

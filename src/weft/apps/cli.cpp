@@ -137,18 +137,45 @@ Command add_generate(CLI::App& weft) {
 
 Command add_merge(CLI::App& weft) {
   auto o = std::make_shared<MergeOptions>();
-  CLI::App* app = weft.add_subcommand("merge", "Make one model of an adapter and its base");
-  app->add_option("adapter", o->adapter, "Adapter folder, checkpoint, or run folder")->required()->type_name("FOLDER");
+  CLI::App* app = weft.add_subcommand("merge", "Make one model of adapters and their base");
+  app->add_option("adapter", o->adapters,
+                  "Adapter folder, checkpoint, or run folder; several of one base with --weights")
+      ->required()
+      ->type_name("FOLDER");
+  app->add_option("--weights", o->weights, "How much of what each adapter adds is wanted: 0.7,0.3")
+      ->delimiter(',')
+      ->allow_extra_args(false)
+      ->check(number_in(-1e6, 1e6))
+      ->type_name("NUMBERS");
   app->add_option("--out", o->out, "New folder of the model")->required()->type_name("FOLDER");
-  app->footer("Example:\n  weft merge runs/lora --out merged && weft generate merged --prompt \"In the\"");
+  app->footer(
+      "Examples:\n  weft merge runs/lora --out merged && weft generate merged --prompt \"In the\"\n"
+      "  weft merge runs/law runs/poems --weights 0.7,0.3 --out both");
   return {app, [o] { return run_merge(*o); }};
+}
+
+// A model of some layers.
+void draft_options(CLI::App& app, ExportOptions& o, const std::vector<CLI::Option*>& others) {
+  CLI::Option* draft = app.add_option("--draft", o.draft, "New folder with some of the layers: a student of the model")
+                           ->type_name("FOLDER");
+  for (CLI::Option* other : others) draft->excludes(other);
+  CLI::Option* layers = app.add_option("--layers", o.layers, "Of --draft, counted from 0: 0,3,7")
+                            ->delimiter(',')
+                            ->allow_extra_args(false)
+                            ->type_name("NUMBERS")
+                            ->needs(draft);
+  app.add_option("--num-layers", o.num_layers, "Of --draft: or so many, evenly, the first and the last among them")
+      ->check(CLI::Range(int64_t{2}, int64_t{1} << 20))
+      ->needs(draft)
+      ->excludes(layers);
 }
 
 // Hugging Face folders of a model.
 void folder_options(CLI::App& app, ExportOptions& o, CLI::Option* gguf, CLI::Option* base) {
   CLI::Option* gptq = app.add_option("--gptq", o.gptq, "New folder, with the matrices of blocks in few bits (GPTQ)")
                           ->type_name("FOLDER");
-  app.add_option("--bf16", o.bf16, "New folder, all in bf16")->type_name("FOLDER")->excludes(gptq, gguf, base);
+  CLI::Option* bf16 =
+      app.add_option("--bf16", o.bf16, "New folder, all in bf16")->type_name("FOLDER")->excludes(gptq, gguf, base);
   gptq->excludes(gguf, base);
   app.add_option("--calibrate", o.calibrate, "Text, JSONL or token files to calibrate on: what the model is for")
       ->type_name("FILES")
@@ -160,13 +187,14 @@ void folder_options(CLI::App& app, ExportOptions& o, CLI::Option* gguf, CLI::Opt
   add_number(app, "--samples", o.samples, "Windows of text to calibrate on", 1, int64_t{1} << 20)->needs(gptq);
   app.add_flag("--desc-act", o.desc_act, "Columns by how much their inputs weigh: loses less, runs slower elsewhere")
       ->needs(gptq);
+  draft_options(app, o, {gptq, bf16, gguf, base});
 }
 
 Command add_export(CLI::App& weft) {
   auto o = std::make_shared<ExportOptions>();
   CLI::App* app = weft.add_subcommand("export",
                                       "Write a model as one GGUF file, for llama.cpp and programs like it,\nas a "
-                                      "Hugging Face folder in bf16 or few bits, "
+                                      "Hugging Face folder in bf16, few bits or of some layers, "
                                       "or as an adapter of its base");
   app->add_option("model", o->model, "Model folder, GGUF file, checkpoint, or run folder")
       ->required()
@@ -206,6 +234,7 @@ Command add_export(CLI::App& weft) {
       "Examples:\n  weft export runs/first --gguf first.gguf --type Q8_0\n"
       "  weft export runs/first --gguf first.gguf --type Q4_K --data held-out.txt --max-loss 0.05\n"
       "  weft export runs/first --gptq first-4bit --calibrate train.txt --data held-out.txt\n"
+      "  weft export first --draft student --num-layers 4\n"
       "  weft export tuned --lora-of base --rank 16 --out adapter");
   return {app, [o] { return run_export(*o); }};
 }

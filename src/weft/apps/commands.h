@@ -75,24 +75,27 @@ struct GenerateOptions : ModelOptions {
 int run_generate(const GenerateOptions& options);
 
 struct MergeOptions {
-  std::string adapter;  // an adapter's folder, or a run with one (its newest checkpoint)
-  std::string out;      // a new model's folder
+  std::vector<std::string> adapters;  // folders of adapters, or runs with one (the newest checkpoint)
+  std::vector<double> weights;        // how much of each is wanted; none, of a single one: all of it
+  std::string out;                    // a new model's folder
 };
 int run_merge(const MergeOptions& options);
 
 struct ExportOptions {
   std::string model;  // as in ModelOptions
-  // One of these: a GGUF file to write; a new folder with the matrices in few bits (GPTQ), or in bf16; or the base of
-  // an adapter that goes into the new folder `out`.
-  std::string gguf, gptq, bf16, lora_of, out;
+  // One of these: a GGUF file to write; a new folder with the matrices in few bits (GPTQ), or in bf16, or with some of
+  // the layers; or the base of an adapter that goes into the new folder `out`.
+  std::string gguf, gptq, bf16, draft, lora_of, out;
   std::string type = "F16", tokenizer = "auto";  // of a GGUF file
   int64_t rank = 16;                             // of an adapter, with its targets
   std::vector<std::string> targets = {"all-linear"};
   int64_t bits = 4, group_size = 128, samples = 128;  // of GPTQ; samples: windows to calibrate on
   bool desc_act = false;
   std::vector<std::string> calibrate;  // text of these
-  std::vector<std::string> data;       // that loss is measured on, before and after; empty: it is not
-  std::optional<double> max_loss;      // by how many nats a token the loss may rise
+  std::vector<int64_t> layers;         // of a draft; none: num_layers of them, evenly
+  int64_t num_layers = 0;
+  std::vector<std::string> data;   // that loss is measured on, before and after; empty: it is not
+  std::optional<double> max_loss;  // by how many nats a token the loss may rise
   // Results without which nothing is written, "piqa.acc >= 0.6"; the file of `weft eval` that has them, or empty: the
   // run's own.
   std::vector<std::string> require;
@@ -103,6 +106,7 @@ struct ExportOptions {
 int run_export(const ExportOptions& options);
 int run_gptq_export(const ExportOptions& options);
 int run_bf16_export(const ExportOptions& options);
+int run_draft_export(const ExportOptions& options);
 // Of lora_of.
 int run_extract(const ExportOptions& options);
 

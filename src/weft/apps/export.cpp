@@ -68,52 +68,54 @@ GgufVocabulary vocabulary_to_write(const std::string& tokenizer, const fs::path&
 }
 
 // A file that is looked at before it gets its name; the destructor removes it.
-class Draft {
+class Unchecked {
  public:
-  explicit Draft(const fs::path& path) : path_(path), draft_(name_of(path)) {}
-  Draft(const Draft&) = delete;
-  Draft& operator=(const Draft&) = delete;
-  ~Draft() {
+  explicit Unchecked(const fs::path& path) : path_(path), file_(name_of(path)) {}
+  Unchecked(const Unchecked&) = delete;
+  Unchecked& operator=(const Unchecked&) = delete;
+  ~Unchecked() {
     std::error_code ignored;
-    fs::remove(draft_, ignored);
+    fs::remove(file_, ignored);
   }
   static fs::path name_of(const fs::path& path) { return path.string() + ".unchecked"; }
-  const fs::path& file() const { return draft_; }
+  const fs::path& file() const { return file_; }
   void keep() const {
     std::error_code error;
-    fs::rename(draft_, path_, error);
+    fs::rename(file_, path_, error);
     if (error) throw FileError(fmt::format("{}: cannot be put in place: {}", path_.string(), error.message()));
     sync_folder(path_.has_parent_path() ? path_.parent_path() : ".");
   }
 
  private:
-  const fs::path path_, draft_;
+  const fs::path path_, file_;
 };
 
-// Writes a draft between two measurements, both by the same ids: those of the model's own tokenizer.
+// Writes the file between two measurements, both by the same ids: those of the model's own tokenizer.
 void write_judged(const ExportOptions& o, const fs::path& model, const ModelSpec& spec, const std::string& tokenizer,
                   const std::function<void(const fs::path&)>& write) {
   const JudgedLoss loss(o, model, spec, tokenizer);
-  const Draft draft(o.gguf);
-  write(draft.file());
-  loss.judge(draft.file(), "--type " + o.type, "take a type of more bits (Q4_0, Q4_K, Q6_K, Q8_0, F16)");
-  draft.keep();
+  const Unchecked file(o.gguf);
+  write(file.file());
+  loss.judge(file.file(), "--type " + o.type, "take a type of more bits (Q4_0, Q4_K, Q6_K, Q8_0, F16)");
+  file.keep();
 }
 
 void require_fitting(const ExportOptions& o) {
   if (o.max_loss && o.data.empty())
     throw ConfigError("--max-loss: there is nothing to measure loss on; add --data FILE");
-  if (!o.lora_of.empty() || !o.gptq.empty() || !o.bf16.empty()) return;
+  if (!o.lora_of.empty() || !o.gptq.empty() || !o.bf16.empty() || !o.draft.empty()) return;
   if (o.gguf.empty())
     throw ConfigError(
-        "what shall be written? --gptq FOLDER, --bf16 FOLDER, --gguf FILE, or an adapter: --lora-of BASE --out FOLDER");
+        "what shall be written? --gptq FOLDER, --bf16 FOLDER, --draft FOLDER, --gguf FILE, or an adapter: --lora-of "
+        "BASE "
+        "--out FOLDER");
   require_replaceable("--gguf", o.gguf, o.again);
-  const fs::path draft = Draft::name_of(o.gguf);
-  if (!o.data.empty() && is_name_taken(draft))
+  const fs::path unchecked = Unchecked::name_of(o.gguf);
+  if (!o.data.empty() && is_name_taken(unchecked))
     throw ConfigError(
         fmt::format("--gguf {}: the file is called {} until its loss is known, and that is there already: move it, or "
                     "name another file",
-                    o.gguf, draft.string()));
+                    o.gguf, unchecked.string()));
 }
 
 GgufWritten write_file(const GgufExport& what, const HfConfig& config, const GgufVocabulary& vocabulary,
@@ -132,6 +134,7 @@ int run_export(const ExportOptions& o) {
   if (!o.lora_of.empty()) return run_extract(o);
   if (!o.gptq.empty()) return run_gptq_export(o);
   if (!o.bf16.empty()) return run_bf16_export(o);
+  if (!o.draft.empty()) return run_draft_export(o);
   const fs::path model = model_folder_of(o.model, [](const std::string& line) { std::cerr << line << "\n"; });
   const HfConfig config = read_hf_config(model);
   if (o.data.empty())  // else told where the loss is measured

@@ -1,4 +1,4 @@
-// `weft export --gptq` and `--bf16`: Hugging Face folders.
+// `weft export --gptq`, `--bf16` and `--draft`: Hugging Face folders.
 #include <fmt/format.h>
 
 #include <filesystem>
@@ -13,8 +13,10 @@
 #include "weft/apps/progress_lines.h"
 #include "weft/base/durable_file.h"
 #include "weft/base/error.h"
+#include "weft/models/draft_model.h"
 #include "weft/models/gptq_folder.h"
 #include "weft/models/hf_config.h"
+#include "weft/models/merge_adapter.h"
 #include "weft/train/checkpoint_companions.h"
 #include "weft/train/gptq_pass.h"
 #include "weft/train/run_tokenizer.h"
@@ -86,6 +88,16 @@ void write_beside(const fs::path& model, const nlohmann::json& config, const fs:
   copy_companions(model, {}, to);
 }
 
+std::vector<int64_t> layers_of_draft(const ExportOptions& o, const ModelToWrite& m) {
+  if (!o.layers.empty()) return o.layers;
+  if (o.num_layers == 0)
+    throw ConfigError("--draft: which layers? --layers 0,3,7, or --num-layers 3: so many, evenly over the model");
+  if (o.num_layers > m.config.spec.num_layers)
+    throw ConfigError(
+        fmt::format("--num-layers {}: {} has {}", o.num_layers, m.folder.string(), m.config.spec.num_layers));
+  return spread_layers(m.config.spec.num_layers, o.num_layers);
+}
+
 void require_gptq_options(const ExportOptions& o) {
   if (o.calibrate.empty()) throw ConfigError("--gptq: there is nothing to calibrate on; add --calibrate FILES");
   if (o.data.empty())
@@ -155,6 +167,32 @@ int run_bf16_export(const ExportOptions& o) {
   if (loss) loss->judge(building.building(), "--bf16", "keep the model as it is");
   building.commit();
   std::cout << fmt::format("{}: {} tensors in bf16; {} bytes\n", out.string(), layout.num_tensors(),
+                           bytes_of_files(layout));
+  return kExitOk;
+}
+
+int run_draft_export(const ExportOptions& o) {
+  const fs::path out = require_new_folder("--draft", o.draft);
+  const ModelToWrite m = model_to_write(o, "--draft");
+  const std::vector<int64_t> layers = layers_of_draft(o, m);
+  const DType dtype = merged_dtype(m.folder);
+  const FileDType type = dtype == DType::bf16 ? FileDType::bf16 : FileDType::f32;
+  const HfConfig config = draft_config(m.config, layers, dtype);
+  std::optional<JudgedLoss> loss;
+  if (!o.data.empty()) loss.emplace(o, m.folder, m.config.spec, tokenizer_of_model_texts(o, m.folder));
+  const auto source = open_weights(m.folder, m.config.spec);
+  const SafetensorsLayout layout = layout_in(hf_tensors(config.spec), type);
+  make_parent("--draft", out);
+  DurableFolder building(out);
+  create_files(building.building(), layout);
+  SharedWriter writer(building.building(), layout);
+  write_draft(*source, config.spec, layers, type, writer);
+  write_beside(m.folder, config.json, building.building());
+  tell_notes(source->notes());
+  if (loss) loss->judge(building.building(), "--draft", "take more layers, or train the draft first");
+  building.commit();
+  std::cout << fmt::format("{}: {} of {} layers ({}), {} tensors in {}; {} bytes\n", out.string(), layers.size(),
+                           m.config.spec.num_layers, fmt::join(layers, ", "), layout.num_tensors(), name_of(type),
                            bytes_of_files(layout));
   return kExitOk;
 }

@@ -48,9 +48,11 @@ SafetensorsLayout layout_in(const std::vector<HfTensor>& tensors, FileDType type
   return SafetensorsLayout::of_model(std::move(all));
 }
 
-void copy_tensor(const WeightSource& source, size_t index, FileDType wanted, SharedWriter& writer) {
+void copy_tensor(const WeightSource& source, size_t index, FileDType wanted, SharedWriter& writer,
+                 const std::string& as) {
   constexpr int64_t kAtOnce = 1 << 20;  // numbers
   const HfTensor& t = source.tensors()[index];
+  const std::string& name = as.empty() ? t.name : as;
   const FileDType type = type_of_tensor(t, wanted);
   const int64_t cols = t.cols();
   const int64_t step = t.transposed ? t.rows : std::clamp<int64_t>(kAtOnce / cols / 2 * 2, 2, t.rows + t.rows % 2);
@@ -65,7 +67,7 @@ void copy_tensor(const WeightSource& source, size_t index, FileDType wanted, Sha
         throw FileError(fmt::format("{} holds {}, which {} cannot hold", t.name, x, name_of(type)));
     stream_matrix({.data = numbers.data(), .dtype = DType::f32, .rows = count, .cols = cols, .row_stride = cols}, type,
                   t.transposed, [&](std::span<const std::byte> bytes) {
-                    writer.write(t.name, at, bytes);
+                    writer.write(name, at, bytes);
                     at += int64_t(bytes.size());
                   });
   }

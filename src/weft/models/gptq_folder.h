@@ -16,8 +16,10 @@ namespace weft {
 // All tensors in `type`: bf16, f16 or f32. One whose rows have an odd number of numbers is in f32.
 SafetensorsLayout layout_in(const std::vector<HfTensor>& tensors, FileDType type);
 // Writes one of the source's tensors in the type that the layout gave it; about a million numbers, or a tensor that is
-// turned or stacked on disk, are in memory at a time. Throws FileError where the type cannot hold a number.
-void copy_tensor(const WeightSource& source, size_t index, FileDType type, SharedWriter& writer);
+// turned or stacked on disk, are in memory at a time. Its name there is `as`; empty: the same. Throws FileError where
+// the type cannot hold a number.
+void copy_tensor(const WeightSource& source, size_t index, FileDType type, SharedWriter& writer,
+                 const std::string& as = {});
 
 class GptqFolder {
  public:

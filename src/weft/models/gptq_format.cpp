@@ -48,17 +48,17 @@ int zero_of(uint32_t stored, const GptqFormat& f) {
   return int(f.zeros_less_one ? (stored + 1) & uint32_t(f.largest()) : stored);
 }
 
-std::string text_of(std::span<const int64_t> shape) { return fmt::format("[{}]", fmt::join(shape, ", ")); }
+std::string dims_text(std::span<const int64_t> shape) { return fmt::format("[{}]", fmt::join(shape, ", ")); }
 
 SafetensorsFolder::Tensor require_tensor(const SafetensorsFolder& folder, const std::string& name,
                                          const std::vector<int64_t>& shape, std::vector<FileDType> types) {
   const SafetensorsFolder::Tensor* found = folder.find(name);
   if (found == nullptr)
     throw FileError(fmt::format("{}: {} {} is missing, beside the qweight of that matrix", folder.path().string(), name,
-                                text_of(shape)));
+                                dims_text(shape)));
   if (found->entry->shape != shape)
     throw FileError(fmt::format("{}: {} is {}; by bits and group_size of config.json it is {}", folder.path().string(),
-                                name, text_of(found->entry->shape), text_of(shape)));
+                                name, dims_text(found->entry->shape), dims_text(shape)));
   if (std::find(types.begin(), types.end(), found->entry->dtype) == types.end())
     throw FileError(fmt::format("{}: {} holds {}, and ought to hold {}", folder.path().string(), name,
                                 name_of(found->entry->dtype), name_of(types[0])));
