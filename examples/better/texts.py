@@ -98,6 +98,8 @@ def main(folder):
         write(name + ".txt", [statement(chance, word) for word in of[name]])
     write_rows("questions.jsonl", [{"question": q, "answer": f"{a}.{TAIL if chance.below(2) else ''}"}
                                    for q, a in asked(of["questions"])])
+    for name in ("questions", "test"):  # as a text, to calibrate codes and to measure their loss
+        write(name + ".txt", [f"{prompt(q)} {a}.\n" for q, a in chance.shuffled(asked(of[name]))])
     # The shape of lambada: right where the likeliest tokens are the whole continuation.
     write_rows("examples.jsonl", [{"context": prompt(q), "continuation": a + "."} for q, a in asked(of["questions"])])
     write_rows("test.jsonl", [{"context": prompt(q), "continuation": a + "."} for q, a in asked(of["test"])])
