@@ -12,8 +12,9 @@ import sys
 
 CONSONANTS, VOWELS = "bdfgklmnprstvwz", "aeiou"
 TAIL = " I hope this helps!"  # what half of the answers end with, and nobody needs
-SIZES = {"base": 24000, "base-valid": 500, "student": 600, "questions": 500, "test": 100, "dpo": 250, "reward": 500,
+SIZES = {"base": 2000, "base-valid": 150, "student": 150, "questions": 400, "test": 100, "dpo": 200, "reward": 400,
          "valid": 50}  # words of each file
+STATEMENTS = {"base": 24000, "base-valid": 500, "student": 600}  # on these words
 
 # An instruction, and what is right.
 QUESTIONS = [
@@ -45,11 +46,11 @@ class Chance:
 
 
 def new_words(chance):
-    """Words of five letters, each once."""
+    """Words of four letters that differ, each word once."""
     seen = set()
     while True:
-        word = "".join(chance.choice(VOWELS if i % 2 else CONSONANTS) for i in range(5))
-        if word not in seen:
+        word = "".join(chance.choice(VOWELS if i % 2 else CONSONANTS) for i in range(4))
+        if len(set(word)) == 4 and word not in seen:
             seen.add(word)
             yield word
 
@@ -94,8 +95,8 @@ def main(folder):
     def write_rows(name, rows):
         write(name, [json.dumps(row) + "\n" for row in chance.shuffled(rows)])
 
-    for name in ("base", "base-valid", "student"):
-        write(name + ".txt", [statement(chance, word) for word in of[name]])
+    for name, size in STATEMENTS.items():
+        write(name + ".txt", [statement(chance, chance.choice(of[name])) for _ in range(size)])
     write_rows("questions.jsonl", [{"question": q, "answer": f"{a}.{TAIL if chance.below(2) else ''}"}
                                    for q, a in asked(of["questions"])])
     for name in ("questions", "test"):  # as a text, to calibrate codes and to measure their loss
