@@ -12,6 +12,7 @@ import math
 import os
 import pathlib
 import re
+import resource
 import shlex
 import subprocess
 import sys
@@ -219,6 +220,8 @@ def main():
             (RUNS / f"{chapter}.json").write_text(json.dumps(result, indent=1) + "\n")
             print(f"\n{chapter}: {CHAPTERS[chapter].__doc__}")
             show(result)
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    print(f"\n{used.ru_utime + used.ru_stime:.0f} s of processor time")
 
 
 if __name__ == "__main__":

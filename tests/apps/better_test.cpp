@@ -20,8 +20,9 @@ class BetterSlow : public ::testing::Test {
     fs::copy(std::string(testing::kSourceDir) + "/examples", dir_ / "examples", fs::copy_options::recursive);
   }
   json chapter(const std::string& name) {
-    const auto f = testing::run({.args = {(dir_ / "examples/better/run.py").string(), "--weft", testing::kProgram, "--short", name},
-                                 .program = python_});
+    const auto f = testing::run(
+        {.args = {(dir_ / "examples/better/run.py").string(), "--weft", testing::kProgram, "--short", name},
+         .program = python_});
     EXPECT_EQ(f.status, 0) << f.out << f.err;
     if (f.status != 0) return {};
     std::cout << f.out.substr(f.out.rfind("\n" + name + ":"));
