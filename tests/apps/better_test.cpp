@@ -38,8 +38,9 @@ double first(const json& mean_and_error) { return mean_and_error.at(0).get<doubl
 // The chapters share the base and what was trained before them.
 TEST_F(BetterSlow, IsWhatEachRecipeMakesOfItsModel) {
   const json sft = chapter("sft")["accuracy"];
-  for (const auto& [model, accuracy] : sft.items())
-    if (model != "after SFT") EXPECT_GT(first(sft["after SFT"]), first(accuracy) + 0.3) << model;
+  for (const auto& [model, accuracy] : sft.items()) {
+    if (model != "after SFT") { EXPECT_GT(first(sft["after SFT"]), first(accuracy) + 0.3) << model; }
+  }
 
   const json dpo = chapter("dpo");
   EXPECT_GT(first(dpo["answers"]["DPO wins, by the reward model"]), 0.6);
