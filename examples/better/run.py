@@ -24,8 +24,8 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 RUNS = pathlib.Path("runs/better")
 TEXTS = RUNS / "texts"
 RECIPES = pathlib.Path("examples/better")
-STEPS = {"base": 600, "sft": 100, "reward": 80, "dpo": 50, "student": 150}  # as the recipes say
-SHORT = {"base": 400, "sft": 60, "reward": 40, "dpo": 30, "student": 80}
+STEPS = {"base": 1200, "sft": 300, "reward": 80, "dpo": 50, "student": 150}  # as the recipes say
+SHORT = {"base": 400, "sft": 100, "reward": 40, "dpo": 30, "student": 80}
 MOST_LOSS = {"GPTQ, 8 bits": 0.001, "GPTQ, 4 bits": 0.05, "GGUF, Q8_0": 0.002, "GGUF, Q4_0": 0.1}  # nats a token
 
 
