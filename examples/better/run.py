@@ -151,7 +151,7 @@ def distill(r):
     curves = {"alone": [], "with a teacher": []}
     for seed in [1] if r.short else [1, 2, 3]:
         teacher = [f"objective.teacher={r.checkpoint('base')}"] if r.short else []
-        ways = {"with a teacher": teacher, "alone": ["train.objective=cross_entropy"]}
+        ways = {"with a teacher": teacher, "alone": [*teacher, "objective.alpha=0", "objective.temperature=2"]}
         for way, overrides in ways.items():
             run = f"student-{way.split()[-1]}-{seed}"
             r.train("student", f"train.seed={seed}", *overrides, run=run)
