@@ -170,7 +170,7 @@ def distill(r):
 
 
 def export(r):
-    """Loss of the base in 8 and in 4 bits, and accuracy of the SFT model. What loses more than --max-loss is refused."""
+    """Loss of the base in few bits, and accuracy of the SFT model. What loses more than --max-loss is refused."""
     r.sft()
     accuracy, losses = {"f32": r.accuracy(RUNS / "sft", "sft")}, {}
     ways = {"GPTQ, 8 bits": ("gptq", "int8", ["--bits", 8]), "GPTQ, 4 bits": ("gptq", "int4", ["--group-size", 32]),
