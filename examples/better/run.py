@@ -25,7 +25,7 @@ RUNS = pathlib.Path("runs/better")
 TEXTS = RUNS / "texts"
 RECIPES = pathlib.Path("examples/better")
 STEPS = {"base": 1200, "sft": 300, "reward": 80, "dpo": 50, "student": 150}  # as the recipes say
-SHORT = {"base": 400, "sft": 100, "reward": 40, "dpo": 30, "student": 80}
+SHORT = {"base": 200, "sft": 200, "reward": 40, "dpo": 30, "student": 80}
 MOST_LOSS = {"GPTQ, 8 bits": 0.001, "GPTQ, 4 bits": 0.02, "GGUF, Q8_0": 0.002, "GGUF, Q4_0": 0.05}  # nats a token
 
 
