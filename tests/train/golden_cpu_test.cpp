@@ -91,10 +91,13 @@ bool can_run(const GoldenCase& c, const std::vector<std::string>& overrides) {
   } catch (const ConfigError&) { return false; }
 }
 
+// Of two cases each has every second layout. (LayoutMatrixSlow compares every family on every cut with one rank.)
 TEST_P(GoldenCpuSlow, EveryCaseOnManyLayouts) {
-  for_built_cases([](const GoldenCase& c) {
+  size_t cases = 0;
+  for_built_cases([&](const GoldenCase& c) {
     int judged = 0;
-    for (std::vector<std::string> overrides : kGoldenLayouts) {
+    for (size_t i = cases++ % 2; i < kGoldenLayouts.size(); i += 2) {
+      std::vector<std::string> overrides = kGoldenLayouts[i];
       SCOPED_TRACE(fmt::format("{}", fmt::join(overrides, " ")));
       const bool invariant = overrides[0] == "train.numerics=invariant";
       for (const char* more : {"train.micro_batch_size=1", "run.threads=1"}) overrides.push_back(more);
@@ -102,7 +105,7 @@ TEST_P(GoldenCpuSlow, EveryCaseOnManyLayouts) {
       testing::expect_golden(c, cpu(invariant ? "invariant" : "fast", 1), overrides, testing::tolerance_of_layouts(c));
       ++judged;
     }
-    EXPECT_GE(judged, 12);
+    EXPECT_GE(judged, 6);
   });
 }
 
