@@ -139,8 +139,7 @@ TEST(Verify, ABudgetThatFitsTheRunAloneIsNoHindrance) {
 TEST(Verify, FindsAdaptersEqual) {
   const VerifyReport report =
       report_on(recipe_for("llama-gqa", {"adapter.kind=lora", "adapter.rslora=true", "parallel.dp=2", "parallel.tp=2",
-                                         "parallel.zero_stage=3"}),
-                run_on_threads, {}, 3);
+                                         "parallel.zero_stage=3"}));
   EXPECT_TRUE(report.equal()) << first_of(report);
 }
 
@@ -163,7 +162,7 @@ TEST(VerifySlow, NamesTheExpertsWhoseGradientIsSummedTwice) {
 
 TEST(Verify, NamesTheGradientWhoseSumOverTpIsLeftOut) {
   const Recipe recipe = recipe_for("llama-gqa", {"parallel.dp=2", "parallel.tp=2"});
-  const VerifyReport report = report_on(recipe, ranks_with({testing::tp_of, "gradient_sums"}));
+  const VerifyReport report = report_on(recipe, ranks_with({testing::tp_of, "gradient_sums"}), {}, 1);
   ASSERT_FALSE(report.equal());
   EXPECT_EQ(report.finding->tensor, "final_norm.weight");  // the first of backward that tp ranks hold whole
   EXPECT_EQ(report.finding->step, 1);
@@ -174,7 +173,7 @@ TEST(Verify, NamesTheGradientWhoseSumOverTpIsLeftOut) {
 TEST(Verify, NamesTheAxisWhoseSumOfGradientsIsDoubled) {
   const Recipe recipe = recipe_for("llama-gqa", {"parallel.dp=4", "parallel.tp=2", "parallel.recompute=full"});
   const VerifyReport report =
-      report_on(recipe, ranks_with({.among = testing::replicas_of, .file = "gradient_sums", .doubled = true}));
+      report_on(recipe, ranks_with({.among = testing::replicas_of, .file = "gradient_sums", .doubled = true}), {}, 1);
   ASSERT_FALSE(report.equal());
   EXPECT_EQ(report.finding->tensor, "head.weight");
   EXPECT_EQ(layout_words(report.finding->smallest.recipe), "dp 2");
@@ -183,7 +182,7 @@ TEST(Verify, NamesTheAxisWhoseSumOfGradientsIsDoubled) {
 
 TEST(Verify, SeesANormThatIsNotSummedOverTp) {
   const VerifyReport report =
-      report_on(recipe_for("llama-gqa", {"parallel.dp=2", "parallel.tp=2"}), ranks_with({testing::tp_of, "grad_norm"}));
+      report_on(recipe_for("llama-gqa", {"parallel.dp=2", "parallel.tp=2"}), ranks_with({testing::tp_of, "grad_norm"}), {}, 1);
   ASSERT_FALSE(report.equal());
   EXPECT_EQ(report.finding->what, "the gradient norm");
   EXPECT_SAYS(layout_words(report.finding->smallest.recipe), "tp 2");
@@ -191,7 +190,7 @@ TEST(Verify, SeesANormThatIsNotSummedOverTp) {
 
 TEST(Verify, NamesTheOperandThatACollectiveShouldHaveSummed) {
   const Recipe recipe = recipe_for("qwen2-bias", {"parallel.tp=2", "parallel.sequence_parallel=false"});
-  const VerifyReport report = report_on(recipe, ranks_with({testing::tp_of, "boundary"}));
+  const VerifyReport report = report_on(recipe, ranks_with({testing::tp_of, "boundary"}), {}, 1);
   ASSERT_FALSE(report.equal());
   EXPECT_EQ(report.finding->what, "the loss");
   EXPECT_SAYS(report.finding->operation, "what brought operand");
@@ -200,7 +199,7 @@ TEST(Verify, NamesTheOperandThatACollectiveShouldHaveSummed) {
 
 void expect_wrong_swiglu_named(const std::string& layout) {
   const Recipe recipe = recipe_for("llama-gqa", {layout});
-  const VerifyReport report = report_on(recipe, run_on_threads, testing::wrong_swiglu("blocks.3.mlp", DType::f64));
+  const VerifyReport report = report_on(recipe, run_on_threads, testing::wrong_swiglu("blocks.3.mlp", DType::f64), 1);
   ASSERT_FALSE(report.equal()) << layout;
   EXPECT_EQ(report.finding->precision, "fp64");
   EXPECT_SAYS(report.finding->operation, "operand `a` of gated_unit in blocks.3.mlp, forward");
@@ -323,7 +322,7 @@ TEST(VerifySlow, KnowsAStepThatIsIllConditionedFromOneThatIsWrong) {
 
 TEST(Verify, SeesWhatIsWrongInTheRecipesPrecisionAlone) {
   const Recipe recipe = recipe_for("llama-gqa", {"parallel.tp=2"});
-  const VerifyReport report = report_on(recipe, run_on_threads, testing::wrong_swiglu("blocks.1.mlp", DType::f32));
+  const VerifyReport report = report_on(recipe, run_on_threads, testing::wrong_swiglu("blocks.1.mlp", DType::f32), 1);
   ASSERT_FALSE(report.equal());
   ASSERT_EQ(report.passes.size(), 2u);
   EXPECT_EQ(report.finding->precision, "f32");
