@@ -181,8 +181,8 @@ TEST(Verify, NamesTheAxisWhoseSumOfGradientsIsDoubled) {
 }
 
 TEST(Verify, SeesANormThatIsNotSummedOverTp) {
-  const VerifyReport report =
-      report_on(recipe_for("llama-gqa", {"parallel.dp=2", "parallel.tp=2"}), ranks_with({testing::tp_of, "grad_norm"}), {}, 1);
+  const VerifyReport report = report_on(recipe_for("llama-gqa", {"parallel.dp=2", "parallel.tp=2"}),
+                                        ranks_with({testing::tp_of, "grad_norm"}), {}, 1);
   ASSERT_FALSE(report.equal());
   EXPECT_EQ(report.finding->what, "the gradient norm");
   EXPECT_SAYS(layout_words(report.finding->smallest.recipe), "tp 2");
