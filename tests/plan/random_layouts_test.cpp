@@ -14,7 +14,7 @@
 namespace weft {
 namespace {
 
-constexpr int kLayouts = 300;
+constexpr int kLayouts = 150;
 constexpr int64_t kMostRanks = 16384;
 
 class RandomLayoutsSlow : public ::testing::Test {

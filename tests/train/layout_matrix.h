@@ -301,7 +301,7 @@ class LayoutMatrix : public ::testing::Test {
                                  data_of(c.at("train.objective")),
                                  "train.seq_length=12",
                                  "train.global_batch_size=12",
-                                 fmt::format("train.train_iters={}", kSteps),
+                                 fmt::format("train.train_iters={}", steps_),
                                  "optimizer.lr=1e-2",
                                  "optimizer.min_lr=1e-2",
                                  "optimizer.lr_warmup_iters=1",
@@ -374,7 +374,7 @@ class LayoutMatrix : public ::testing::Test {
     train(recipe, device_(machine_for(recipe)));
     Outcome out;
     out.steps = read_metrics(recipe.run.dir + "/metrics.jsonl").steps;
-    const auto last = std::filesystem::path(recipe.run.dir) / fmt::format("checkpoints/step-{}", kSteps);
+    const auto last = std::filesystem::path(recipe.run.dir) / fmt::format("checkpoints/step-{}", steps_);
     const char* weights = has_adapter(c.at("model")) ? "adapter_model.safetensors" : "model.safetensors";
     for (const char* name : {weights, "weft/optimizer.safetensors"}) {
       const SafetensorsFile file = SafetensorsFile::open(last / name);
@@ -572,6 +572,7 @@ class LayoutMatrix : public ::testing::Test {
   TempDir dir_;
   std::map<std::string, Outcome> references_;
   int runs_ = 0;
+  int64_t steps_ = kSteps;  // of a run
   static Machine same(Machine machine) { return machine; }
   Device device_ = same;
 };

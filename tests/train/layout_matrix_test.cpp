@@ -10,9 +10,13 @@ using testing::Choice;
 using testing::Feature;
 using testing::kCuts;
 using testing::kRuns;
-using testing::LayoutMatrix;
 using testing::seed_of_today;
-using LayoutMatrixSlow = LayoutMatrix;
+using LayoutMatrixSlow = testing::LayoutMatrix;
+// What a step leaves, the next one finds: two do, to be quick.
+class LayoutMatrix : public testing::LayoutMatrix {
+ protected:
+  LayoutMatrix() { steps_ = 2; }
+};
 
 // A few of those below, always the same.
 TEST_F(LayoutMatrix, SomeCombinationsEqualOneRank) {
@@ -59,10 +63,8 @@ TEST_F(LayoutMatrix, AdaptersEqualThoseOfOneRank) {
         Eight{"gpt2-lora", "2", "1", "2", "2", "2", "selective", "1f1b"},
         Eight{"phi3-lora", "2", "2", "3", "1", "3", "none", "1f1b"},
         Eight{"mixtral-lora", "2", "1", "1", "2", "3", "none", "zb_h1"},
-        Eight{"gpt-oss-lora", "2", "1", "3", "1", "3", "none", "zb_h1"},
         Eight{"qwen2-dora", "1", "1", "4", "1", "0", "full", "1f1b"},
-        Eight{"gpt2-dora", "2", "1", "2", "2", "1", "selective", "zb_h1"},
-        Eight{"phi3-dora", "2", "2", "3", "1", "3", "none", "1f1b"}}) {
+        Eight{"gpt2-dora", "2", "1", "2", "2", "1", "selective", "zb_h1"}}) {
     c["model"] = model;
     c["parallel.dp"] = dp;
     c["parallel.cp"] = cp;
@@ -173,9 +175,8 @@ TEST_F(LayoutMatrix, ExpertsOnTensorParallelRanksEqualOneRank) {
   using Four = std::array<const char*, 4>;
   for (const auto& [model, tp, sequence_parallel, recompute] :
        {Four{"mixtral", "3", "true", "full"}, Four{"qwen2-moe", "2", "false", "selective"},
-        Four{"qwen3-moe", "2", "true", "none"}, Four{"deepseek-v2-moe", "2", "true", "selective"},
-        Four{"deepseek-v3-moe", "3", "true", "full"}, Four{"deepseek-v3-moe", "2", "false", "none"},
-        Four{"gpt-oss", "3", "true", "selective"}, Four{"gpt-oss", "2", "false", "none"}}) {
+        Four{"qwen3-moe", "2", "true", "none"}, Four{"deepseek-v3-moe", "3", "true", "full"},
+        Four{"gpt-oss", "3", "true", "selective"}}) {
     c["model"] = model;
     c["parallel.tp"] = tp;
     c["parallel.sequence_parallel"] = sequence_parallel;
@@ -192,9 +193,8 @@ TEST_F(LayoutMatrix, ExpertsOnRanksOfTheirOwnEqualOneRank) {
   using Six = std::array<const char*, 6>;
   for (const auto& [model, ep, dp, tp, zero_stage, recompute] :
        {Six{"mixtral", "2", "2", "1", "0", "none"}, Six{"mixtral", "4", "4", "2", "1", "selective"},
-        Six{"qwen2-moe", "6", "6", "1", "0", "full"}, Six{"qwen3-moe", "2", "4", "1", "3", "none"},
-        Six{"qwen3-moe", "3", "6", "1", "2", "selective"}, Six{"deepseek-v3-moe", "2", "2", "1", "0", "full"},
-        Six{"gpt-oss", "2", "2", "2", "0", "none"}, Six{"gpt-oss", "4", "4", "1", "3", "selective"}}) {
+        Six{"qwen3-moe", "2", "4", "1", "3", "none"}, Six{"deepseek-v3-moe", "2", "2", "1", "0", "full"},
+        Six{"gpt-oss", "2", "2", "2", "0", "none"}}) {
     c["model"] = model;
     c["parallel.ep"] = ep;
     c["parallel.dp"] = dp;
@@ -316,13 +316,14 @@ TEST_F(LayoutMatrix, MultiTokenPredictionEqualsOneRank) {
 // The sequences of a pair are cut over cp, their stages score them, and the reference is cut as the model is.
 TEST_F(LayoutMatrix, PreferencesAndRewardsEqualOneRank) {
   Choice c = first_choice();
-  using Eight = std::array<const char*, 8>;
-  for (const auto& [model, dp, cp, tp, pp, schedule, zero_stage, recompute] :
-       {Eight{"llama-gqa", "2", "1", "1", "1", "1f1b", "3", "none"},
-        Eight{"llama-tied", "1", "1", "1", "2", "zbv", "0", "selective"},
-        Eight{"gpt2", "1", "3", "1", "1", "1f1b", "1", "none"}, Eight{"qwen3", "2", "2", "2", "1", "1f1b", "2", "full"},
-        Eight{"mixtral", "2", "1", "1", "2", "zb_h1", "1", "none"},
-        Eight{"deepseek-v3-moe", "2", "2", "1", "1", "1f1b", "0", "selective"}}) {
+  using Nine = std::array<const char*, 9>;
+  for (const auto& [objective, model, dp, cp, tp, pp, schedule, zero_stage, recompute] :
+       {Nine{"dpo", "llama-gqa", "2", "1", "1", "1", "1f1b", "3", "none"},
+        Nine{"kto", "llama-tied", "1", "1", "1", "2", "zbv", "0", "selective"},
+        Nine{"kto", "gpt2", "1", "3", "1", "1", "1f1b", "1", "none"},
+        Nine{"grpo", "qwen3", "2", "2", "2", "1", "1f1b", "2", "full"},
+        Nine{"grpo", "mixtral", "2", "1", "1", "2", "zb_h1", "1", "none"},
+        Nine{"dpo", "deepseek-v3-moe", "2", "2", "1", "1", "1f1b", "0", "selective"}}) {
     c["model"] = model;
     c["parallel.dp"] = dp;
     c["parallel.cp"] = cp;
@@ -334,11 +335,8 @@ TEST_F(LayoutMatrix, PreferencesAndRewardsEqualOneRank) {
     c["parallel.ep"] = std::string(model).ends_with("moe") || model == std::string("mixtral") ? "2" : "1";
     c["train.numerics"] = cp == std::string("1") && c["parallel.ep"] == "1" ? "invariant" : "fast";
     c["train.micro_batch_size"] = c["train.micro_batch_size"] == "1" ? "2" : "1";
-    for (const std::string objective : {"dpo", "grpo", "kto"}) {
-      if (objective == (c["train.micro_batch_size"] == "1" ? "kto" : "grpo")) continue;  // to be quick
-      c["train.objective"] = objective;
-      EXPECT_TRUE(judge(c)) << testing::text_of(c);
-    }
+    c["train.objective"] = objective;
+    EXPECT_TRUE(judge(c)) << testing::text_of(c);
   }
 }
 
@@ -448,9 +446,8 @@ TEST_F(LayoutMatrix, ContextParallelRanksWithDropoutEqualOneRank) {
   using Three = std::array<const char*, 3>;
   for (const auto& [model, cp, how] :
        {Three{"mistral", "2", "all_gather"}, Three{"qwen3", "3", "a2a"}, Three{"gpt2", "2", "a2a"},
-        Three{"mistral", "3", "p2p"}, Three{"gpt2", "2", "p2p"}, Three{"qwen2", "3", "all_gather"},
-        Three{"deepseek", "2", "all_gather"}, Three{"deepseek", "2", "a2a"}, Three{"deepseek", "2", "p2p"},
-        Three{"gemma2", "2", "p2p"}, Three{"gpt2", "6", "a2a+p2p"}, Three{"deepseek", "6", "a2a+p2p"}}) {
+        Three{"mistral", "3", "p2p"}, Three{"gpt2", "2", "p2p"}, Three{"deepseek", "2", "a2a"},
+        Three{"deepseek", "2", "p2p"}, Three{"gpt2", "6", "a2a+p2p"}}) {
     c["model"] = model;
     c["parallel.cp"] = cp;
     c["parallel.cp_comm_type"] = how;
@@ -464,6 +461,37 @@ TEST_F(LayoutMatrix, SomeCombinationsEqualOneRankOnADeviceThatIsLate) {
   for (int judged = 0; judged < 2;) judged += judge_on(testing::late, random_choice(gen));
 }
 
+// What those above leave out, to be quick.
+TEST_F(LayoutMatrixSlow, MoreModelsOnTheseLayoutsEqualOneRank) {
+  const char *kModel = "model", *kDp = "parallel.dp", *kCp = "parallel.cp", *kTp = "parallel.tp", *kEp = "parallel.ep";
+  const char *kStream = "parallel.sequence_parallel", *kZero = "parallel.zero_stage", *kAgain = "parallel.recompute";
+  const char *kHow = "parallel.cp_comm_type", *kDropout = "model.hidden_dropout", *kMicro = "train.micro_batch_size";
+  for (const Choice& change : {
+           Choice{{kModel, "gpt-oss-lora"},
+                  {kDp, "2"},
+                  {kTp, "3"},
+                  {kZero, "3"},
+                  {kDropout, "0.1"},
+                  {"parallel.pipeline_schedule", "zb_h1"}},
+           Choice{{kModel, "phi3-dora"}, {kDp, "2"}, {kCp, "2"}, {kTp, "3"}, {kZero, "3"}, {kDropout, "0.1"}},
+           Choice{{kModel, "deepseek-v2-moe"}, {kTp, "2"}, {kAgain, "selective"}, {kMicro, "2"}},
+           Choice{{kModel, "deepseek-v3-moe"}, {kTp, "2"}, {kStream, "false"}, {kMicro, "2"}},
+           Choice{{kModel, "gpt-oss"}, {kTp, "2"}, {kStream, "false"}, {kMicro, "2"}},
+           Choice{{kModel, "qwen2-moe"}, {kEp, "6"}, {kDp, "6"}, {kAgain, "full"}, {kDropout, "0.1"}},
+           Choice{
+               {kModel, "qwen3-moe"}, {kEp, "3"}, {kDp, "6"}, {kZero, "2"}, {kAgain, "selective"}, {kDropout, "0.1"}},
+           Choice{{kModel, "gpt-oss"}, {kEp, "4"}, {kDp, "4"}, {kZero, "3"}, {kAgain, "selective"}, {kDropout, "0.1"}},
+           Choice{{kModel, "qwen2"}, {kCp, "3"}, {kHow, "all_gather"}, {kDropout, "0.1"}},
+           Choice{{kModel, "deepseek"}, {kCp, "2"}, {kHow, "all_gather"}, {kDropout, "0.1"}},
+           Choice{{kModel, "gemma2"}, {kCp, "2"}, {kHow, "p2p"}, {kDropout, "0.1"}},
+           Choice{{kModel, "deepseek"}, {kCp, "6"}, {kHow, "a2a+p2p"}, {kDropout, "0.1"}},
+       }) {
+    Choice c = first_choice();
+    for (const auto& [key, value] : change) c[key] = value;
+    EXPECT_TRUE(judge(c)) << testing::text_of(c);
+  }
+}
+
 TEST_F(LayoutMatrixSlow, EveryPairOfFeaturesEqualsOneRank) {
   std::mt19937 gen(seed_of_today());
   using Value = std::pair<std::string, std::string>;
@@ -474,7 +502,21 @@ TEST_F(LayoutMatrixSlow, EveryPairOfFeaturesEqualsOneRank) {
   };
   std::vector<Feature> features = kRuns;
   features.insert(features.end(), kCuts.begin(), kCuts.end());
-  int judged = 0;
+  std::vector<Choice> judged;
+  // Another cut of a run that was judged, where one has these values: the one rank beside it has been trained already.
+  const auto run_as_before = [&](Choice& c, const Value& a, const Value& b) {
+    std::vector<const Choice*> fit;
+    for (const Choice& before : judged) {
+      const auto has = [&](const Value& v) {
+        return std::none_of(kRuns.begin(), kRuns.end(), [&](const Feature& f) { return f.key == v.first; }) ||
+               before.at(v.first) == v.second;
+      };
+      if (has(a) && has(b)) fit.push_back(&before);
+    }
+    if (fit.empty()) return;
+    const Choice& before = *fit[gen() % fit.size()];
+    for (const Feature& f : kRuns) c[f.key] = before.at(f.key);
+  };
   for (const Feature& f : features) {
     for (const Feature& g : features) {
       for (const std::string& x : f.values) {
@@ -482,10 +524,11 @@ TEST_F(LayoutMatrixSlow, EveryPairOfFeaturesEqualsOneRank) {
           if (f.key >= g.key || seen.count({{f.key, x}, {g.key, y}})) continue;
           for (int attempt = 0; attempt < 30; ++attempt) {
             Choice c = random_choice(gen);
+            if (attempt < 10) run_as_before(c, {f.key, x}, {g.key, y});
             c[f.key] = x;
             c[g.key] = y;
             if (!judge(c)) continue;
-            ++judged;
+            judged.push_back(c);
             mark(c);
             break;
           }
@@ -493,20 +536,20 @@ TEST_F(LayoutMatrixSlow, EveryPairOfFeaturesEqualsOneRank) {
       }
     }
   }
-  std::cout << judged << " layouts\n";
-  EXPECT_GE(judged, 20);
+  std::cout << judged.size() << " layouts beside " << references_.size() << " runs of one rank\n";
+  EXPECT_GE(judged.size(), 20u);
 }
 
-TEST_F(LayoutMatrixSlow, EveryPrecisionGivesTheLossesOfOneRank) { judge_precisions("cpu", 15, seed_of_today()); }
+TEST_F(LayoutMatrixSlow, EveryPrecisionGivesTheLossesOfOneRank) { judge_precisions("cpu", 8, seed_of_today()); }
 
 TEST_F(LayoutMatrixSlow, RandomCombinationsEqualOneRank) {
   std::mt19937 gen(seed_of_today());
-  for (int judged = 0; judged < 100;) judged += judge(random_choice(gen));
+  for (int judged = 0; judged < 40;) judged += judge(random_choice(gen));
 }
 
 TEST_F(LayoutMatrixSlow, RandomCombinationsEqualOneRankOnADeviceThatIsLate) {
   std::mt19937 gen(seed_of_today());
-  for (int judged = 0; judged < 30;) judged += judge_on(testing::late, random_choice(gen));
+  for (int judged = 0; judged < 12;) judged += judge_on(testing::late, random_choice(gen));
 }
 
 TEST_F(LayoutMatrixSlow, RandomCombinationsEqualOneRankOnADeviceWithMemoryOfItsOwn) {
