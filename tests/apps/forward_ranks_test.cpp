@@ -128,7 +128,7 @@ TEST(ForwardRanks, APlanSaysWhatEachRankNeedsForKeysAndValues) {
   EXPECT_EQ(one[2][2], "2000");  // portion
   EXPECT_EQ(one[2][3], "32");    // pages
   EXPECT_EQ(one[2][6], "2.00");
-  const std::vector<RankWords> two = plan_of_generation(words_and(texts, {"parallel.pp=2"}));
+  const std::vector<RankWords> two = plan_of_generation(words_and(texts, {"parallel.pp=2", "run.ranks=mpi"}));
   ASSERT_EQ(two.size(), 5u);
   for (const size_t line : {2, 3}) {
     EXPECT_EQ(two[line][2], "250");
@@ -136,6 +136,7 @@ TEST(ForwardRanks, APlanSaysWhatEachRankNeedsForKeysAndValues) {
     EXPECT_LT(std::stod(two[line][7]), std::stod(one[2][7])) << "a portion of a prompt takes less than the whole";
   }
   EXPECT_EQ(two[4][0], "2");
+  EXPECT_EQ(plan_of_generation(words_and(texts, {"parallel.pp=2"}))[2][2], "2000") << "stages lend their threads";
   EXPECT_EQ(plan_of_generation({"--prompt-ids", "1,2,3", "--ids", "--max-tokens", "100"})[2][3], "2");
 }
 
