@@ -114,6 +114,21 @@ TEST(BenchStepSlow, SaysWhatEachOpTookAndDrawsTheStep) {
   }
 }
 
+TEST(BenchStep, TimesARankOfALayout) {
+  const testing::TempDir dir;
+  const std::string trace = (dir / "trace").string();
+  for (const std::string layout : {"parallel.cp=2", "parallel.dp=2", "parallel.pp=2"}) {
+    const Finished f = bench_step({layout, "run.backend=ref", "train.seq_length=16", "--trace", trace});
+    ASSERT_EQ(f.status, 0) << layout << ": " << f.err;
+    EXPECT_SAYS(f.out, "2 ranks, of which this is rank 0");
+    EXPECT_SAYS(f.out, "whole step ");
+    EXPECT_SAYS(testing::slurp(trace), "attention_backward");
+  }
+  const Finished processes = bench_step({"parallel.dp=2", "run.ranks=mpi"});
+  EXPECT_EQ(processes.status, 2);
+  EXPECT_SAYS(processes.err, "the nearest that works: run.ranks = \"local\"");
+}
+
 TEST(BenchStep, SaysTheKindsOfOpsAndRefusesWhatIsOfAnotherBenchmark) {
   const Finished step = bench_step({"run.backend=ref"}), layouts = bench_step({"--layouts", "dp=2"}),
                  scaling = weft({"bench", "scaling", "r.toml", "--ops"}), kernels = weft({"bench", "kernels", "--ops"});

@@ -1,7 +1,7 @@
 // weft bench: what a step costs beside what the machine allows.
 #include <algorithm>
-#include <initializer_list>
 #include <iostream>
+#include <iterator>
 #include <map>
 
 #include "weft/apps/backends.h"
@@ -11,15 +11,16 @@
 #include "weft/apps/commands.h"
 #include "weft/apps/op_table.h"
 #include "weft/base/error.h"
+#include "weft/comm/communicator.h"
 #include "weft/ops/traced.h"
 #include "weft/records/clock.h"
 #include "weft/train/matmul_rate.h"
+#include "weft/train/rank_plan.h"
 #include "weft/train/room.h"
+#include "weft/train/train_on_ranks.h"
 
 namespace weft {
 namespace {
-
-constexpr double kOptimizerBytes = 28;  // read w, g, m, v; write w, m, v; 4 bytes each
 
 int64_t clock_ns() { return int64_t(now_s() * 1e9); }
 
@@ -45,19 +46,26 @@ double flops_of(const std::vector<Matmul>& products) {
   return flops;
 }
 
+// What a step of one rank cannot do without.
+struct Needed {
+  std::vector<Matmul> products;
+  double optimizer_bytes = 0;  // read and written
+};
+
 // The library's products of this step, by the faster of its ways, one after the other on the memory they have in it
 // (where it is the library that runs them: at the rate of large ones), and the optimizer's traffic.
-Floor measure_floor(const Machine& machine, const std::vector<Matmul>& products, int64_t num_params, int64_t iters) {
+Floor measure_floor(const Machine& machine, const Needed& needed) {
+  const std::vector<Matmul>& products = needed.products;
   Floor floor{.products_s = 1e30};
   const auto ways = machine.make_library_matmuls();
   if (ways.empty() && !products.empty())
     floor.products_s = flops_of(products) / machine.measure_matmul_rate(products[0].a.dtype);
   for (const auto& run_product : ways) {
-    floor.products_s = std::min(floor.products_s, best_of(iters, [&] {
+    floor.products_s = std::min(floor.products_s, best_of(1, [&] {
                                   for (const Matmul& op : products) run_product(op);
                                 }));
   }
-  floor.optimizer_s = kOptimizerBytes * double(num_params) / machine.measure_bandwidth();
+  floor.optimizer_s = needed.optimizer_bytes / machine.measure_bandwidth();
   return floor;
 }
 
@@ -77,14 +85,30 @@ void print_parts(const std::vector<TraceEvent>& events, double step_s) {
     std::cout << fmt::format("{:<22} {:>10.2f} {:>7.1f}%\n", name, -s * 1e3, -s / step_s * 100);
 }
 
+bool is_of_optimizer(std::string_view op) {
+  constexpr std::string_view kOps[] = {AdamW::kName,   AdamW8Max::kName, AdamW8::kName,
+                                       MaxRows::kName, Sgd::kName,       Axpby::kName};
+  return std::find(std::begin(kOps), std::end(kOps), op) != std::end(kOps);
+}
+bool is_product(std::string_view op) {
+  return op == Matmul::kName || op == GroupedMatmul::kName || op == GroupedWeightGrad::kName;
+}
+
+Needed needed_of(const Traced& step) {
+  Needed needed{step.products()};
+  for (const TraceEvent& e : step.events())
+    if (is_of_optimizer(e.op)) needed.optimizer_bytes += double(e.cost.bytes_read + e.cost.bytes_written);
+  return needed;
+}
+
 struct TracedStep {
   std::vector<TraceEvent> events;
   std::vector<TraceSpan> instructions;
   int64_t began_ns = 0, ended_ns = 0;
-  double seconds_of(std::initializer_list<std::string_view> ops) const {
+  double seconds_of(bool (*is_wanted)(std::string_view op)) const {
     double s = 0;
     for (const TraceEvent& e : events)
-      if (std::find(ops.begin(), ops.end(), e.op) != ops.end()) s += double(e.end_ns - e.start_ns) * 1e-9;
+      if (is_wanted(e.op)) s += double(e.end_ns - e.start_ns) * 1e-9;
     return s;
   }
 };
@@ -108,12 +132,14 @@ void print_ops(const TracedStep& step, double best_s, const MachineRates& rates)
 
 Recipe recipe_of_step(const BenchOptions& o) {
   if (o.recipe.empty()) throw ConfigError("bench step needs a recipe, as in `weft bench step bench/gpt2-124m.toml`");
-  if (!o.layouts.empty()) throw ConfigError("--layouts is of `weft bench scaling`; bench step times one rank");
+  if (!o.layouts.empty()) throw ConfigError("--layouts is of `weft bench scaling`; bench step times the recipe's own");
   Recipe recipe = first_steps_of(read_recipe(o.recipe, o.overrides));
   check_supported(recipe);
-  if (const int world = mesh_sizes_of(recipe).world(); world > 1)
-    throw ConfigError(
-        fmt::format("bench step times one rank, not a layout of {}: that is `weft bench scaling`", world));
+  if (recipe.run.ranks != RanksKind::local && mesh_sizes_of(recipe).world() > 1)
+    throw ConfigError(fmt::format(
+        "run.ranks = \"{}\" cannot run: bench step times ranks of one process; the nearest that works: run.ranks = "
+        "\"local\", or `weft bench scaling`, which times layouts over processes",
+        recipe.run.ranks));
   return recipe;
 }
 
@@ -124,11 +150,17 @@ struct Times {
   double rate = 0, least_rate = 1e30;  // flop/s of large products
 };
 
-Times time_steps(BenchRun& run, const Machine& machine, const std::vector<Matmul>& products, int64_t iters) {
+// Interleaved, so that both see the same machine; and all ranks at once, each with its own.
+Times time_steps(BenchRun& run, const Machine& machine, const Needed& needed, int64_t iters) {
   Times best;
-  for (int64_t i = 0; i < iters; ++i) {  // interleaved, so that both see the same machine
-    best.step_s = std::min(best.step_s, best_of(1, [&] { run.step(run.rank.backend); }));
-    const Floor now = measure_floor(machine, products, run.rank.plan.memory.arithmetic.num_trained, 1);
+  Communicator& world = *run.rank.mesh.world;
+  for (int64_t i = 0; i < iters; ++i) {
+    barrier(world);
+    best.step_s = std::min(best.step_s, best_of(1, [&] {
+                             run.step(run.rank.backend);
+                             barrier(world);
+                           }));
+    const Floor now = measure_floor(machine, needed);
     best.floor = {std::min(best.floor.products_s, now.products_s), std::min(best.floor.optimizer_s, now.optimizer_s)};
     const double rate = machine.measure_matmul_rate(run.rank.plan.step.precision.compute);
     best.rate = std::max(best.rate, rate);
@@ -138,20 +170,18 @@ Times time_steps(BenchRun& run, const Machine& machine, const std::vector<Matmul
   return best;
 }
 
-void print_beside_floor(const Times& best, const TracedStep& traced, double product_flops, const RunPlan& plan) {
+void print_beside_floor(const Times& best, const TracedStep& traced, const Needed& needed, const RunPlan& plan) {
   const double step_s = best.step_s;
   const Floor& floor = best.floor;
   const auto tokens = double(plan.step.order.global_micro_batches() * plan.step.micro_batch_tokens());
-  const double products_s = traced.seconds_of({Matmul::kName, GroupedMatmul::kName, GroupedWeightGrad::kName}),
-               optimizer_s = traced.seconds_of(
-                   {AdamW::kName, AdamW8Max::kName, AdamW8::kName, MaxRows::kName, Sgd::kName, Axpby::kName});
+  const double products_s = traced.seconds_of(is_product), optimizer_s = traced.seconds_of(is_of_optimizer);
   std::cout << fmt::format("{:<22} {:>10} {:>10} {:>8}\n", "", "floor ms", "step ms", "ratio")
             << fmt::format("{:<22} {:>10.2f} {:>10.2f} {:>8.3f}   library {:.1f} GFLOP/s\n", "matrix products",
                            floor.products_s * 1e3, products_s * 1e3, products_s / floor.products_s,
-                           product_flops / floor.products_s / 1e9)
+                           flops_of(needed.products) / floor.products_s / 1e9)
             << fmt::format("{:<22} {:>10.2f} {:>10.2f} {:>8.3f}   {:.1f} GB/s\n", "optimizer", floor.optimizer_s * 1e3,
                            optimizer_s * 1e3, optimizer_s / floor.optimizer_s,
-                           kOptimizerBytes * double(plan.memory.arithmetic.num_trained) / floor.optimizer_s / 1e9)
+                           needed.optimizer_bytes / floor.optimizer_s / 1e9)
             << fmt::format("{:<22} {:>10} {:>10.2f}\n", "everything else", "",
                            (step_s - products_s - optimizer_s) * 1e3)
             << fmt::format("{:<22} {:>10.2f} {:>10.2f} {:>8.3f}   {:.0f} tokens/s, {:.1f} GFLOP/s, {}\n", "whole step",
@@ -173,31 +203,47 @@ void print_mfu(const Times& best, const RunPlan& plan) {
   std::cout << "\n";
 }
 
-int bench_step(const BenchOptions& o) {
-  Recipe recipe = recipe_of_step(o);
-  const Machine machine = machine_for(recipe);
-  LayoutPlan planned = plan_layout(recipe, *machine.workspace_model);
-  require_host_room(recipe, planned, machine);
-  const SyntheticTokens tokens(recipe, planned.run.model.vocab_size);
-  BenchRun run(recipe, machine, std::move(planned.run), single_mesh());
-  const RunPlan& plan = run.rank.plan;
+void print_step(const Recipe& recipe, const Machine& machine, const RunPlan& plan) {
+  const int world = mesh_sizes_of(recipe).world();
+  std::cout << fmt::format(
+      "{}: {} parameters, {} sequences of {} tokens, {}, {}{}\n", recipe.model.path, plan.memory.arithmetic.num_params,
+      recipe.train.global_batch_size * sequences_of_sample(recipe), recipe.train.seq_length, recipe.train.precision,
+      machine.description, world > 1 ? fmt::format(", {} ranks, of which this is rank 0", world) : "");
+}
+
+// Every rank takes part; rank 0 speaks of its own.
+void bench_rank(const BenchOptions& o, const Recipe& recipe, const Machine& machine, const ProcessMesh& mesh) {
+  BenchRun run(recipe, machine, plan_of_rank(recipe, *machine.workspace_model, *mesh.world), mesh);
   Traced first(run.rank.backend, clock_ns);
   run.step(first);  // says which products there are, and warms up
+  first.wait_all();
+  const Needed needed = needed_of(first);
   if (machine.late) run.warm_up();
-  const Times best = time_steps(run, machine, first.products(), o.iters);
+  const Times best = time_steps(run, machine, needed, o.iters);
   Traced traced(run.rank.backend, clock_ns, 2 * first.num_recorded());
+  barrier(*mesh.world);
   const TracedStep step = trace_step(run, traced);
-  std::cout << fmt::format("{}: {} parameters, {} sequences of {} tokens, {}, {}\n", recipe.model.path,
-                           plan.memory.arithmetic.num_params,
-                           recipe.train.global_batch_size * sequences_of_sample(recipe), recipe.train.seq_length,
-                           recipe.train.precision, machine.description);
-  print_beside_floor(best, step, flops_of(first.products()), plan);
-  print_mfu(best, plan);
+  const double bandwidth = o.ops ? machine.measure_bandwidth() : 0;
+  if (mesh.world->rank() != 0) return;
+  print_step(recipe, machine, run.rank.plan);
+  print_beside_floor(best, step, needed, run.rank.plan);
+  print_mfu(best, run.rank.plan);
   if (o.ops)
-    print_ops(step, best.step_s, {.flops = best.rate, .bytes = machine.measure_bandwidth()});
+    print_ops(step, best.step_s, {.flops = best.rate, .bytes = bandwidth});
   else
     print_parts(step.events, best.step_s);
   if (!o.trace.empty()) write_chrome_trace(o.trace, step.events, step.instructions);
+}
+
+int bench_step(const BenchOptions& o) {
+  Recipe recipe = recipe_of_step(o);
+  const Machine machine = machine_for(recipe);
+  const LayoutPlan planned = plan_layout(recipe, *machine.workspace_model);
+  require_room(machine, planned);
+  require_host_room(recipe, planned, machine);
+  const SyntheticTokens tokens(recipe, planned.run.model.vocab_size);
+  run_on_threads(mesh_sizes_of(recipe), *machine.mover,
+                 [&](const ProcessMesh& mesh) { bench_rank(o, recipe, machine.of_rank(mesh.world->rank()), mesh); });
   return kExitOk;
 }
 
@@ -214,8 +260,7 @@ int run_bench(const BenchOptions& options) {
     throw ConfigError(
         "--backend, --precision, --threads and --tokens are of `weft bench kernels`; a recipe says run.backend, "
         "train.precision and run.threads");
-  if (options.what == "scaling" && options.ops)
-    throw ConfigError("--ops is of `weft bench step`, which times one rank");
+  if (options.what == "scaling" && options.ops) throw ConfigError("--ops is of `weft bench step`");
   return options.what == "scaling" ? bench_scaling(options) : bench_step(options);
 }
 
