@@ -25,14 +25,10 @@ namespace {
 int64_t clock_ns() { return int64_t(now_s() * 1e9); }
 
 template <class F>
-double best_of(int64_t iters, F f) {
-  double best = 1e30;
-  for (int64_t i = 0; i < iters; ++i) {
-    const double began = now_s();
-    f();
-    best = std::min(best, now_s() - began);
-  }
-  return best;
+double seconds_of(F f) {
+  const double began = now_s();
+  f();
+  return now_s() - began;
 }
 
 struct Floor {
@@ -61,7 +57,7 @@ Floor measure_floor(const Machine& machine, const Needed& needed) {
   if (ways.empty() && !products.empty())
     floor.products_s = flops_of(products) / machine.measure_matmul_rate(products[0].a.dtype);
   for (const auto& run_product : ways) {
-    floor.products_s = std::min(floor.products_s, best_of(1, [&] {
+    floor.products_s = std::min(floor.products_s, seconds_of([&] {
                                   for (const Matmul& op : products) run_product(op);
                                 }));
   }
@@ -156,7 +152,7 @@ Times time_steps(BenchRun& run, const Machine& machine, const Needed& needed, in
   Communicator& world = *run.rank.mesh.world;
   for (int64_t i = 0; i < iters; ++i) {
     barrier(world);
-    best.step_s = std::min(best.step_s, best_of(1, [&] {
+    best.step_s = std::min(best.step_s, seconds_of([&] {
                              run.step(run.rank.backend);
                              barrier(world);
                            }));

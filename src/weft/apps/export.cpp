@@ -107,8 +107,7 @@ void require_fitting(const ExportOptions& o) {
   if (o.gguf.empty())
     throw ConfigError(
         "what shall be written? --gptq FOLDER, --bf16 FOLDER, --draft FOLDER, --gguf FILE, or an adapter: --lora-of "
-        "BASE "
-        "--out FOLDER");
+        "BASE --out FOLDER");
   require_replaceable("--gguf", o.gguf, o.again);
   const fs::path unchecked = Unchecked::name_of(o.gguf);
   if (!o.data.empty() && is_name_taken(unchecked))
