@@ -51,6 +51,26 @@ TEST(ForwardRanks, SayWhatOneRankSaysAndOnce) {
   }
 }
 
+// Ranks of dp that share experts on one host's cores have all texts: a single one will do.
+TEST(ForwardRanks, ThoseOfOneHostThatShareExpertsGoOnWithAllTexts) {
+  const auto words = [](const RankWords& settings) {
+    return words_and({"generate", golden_file("qwen2-moe"), "--ids", "--prompt-ids", "1,2,3,4,5,6,7", "--temperature",
+                      "0", "--max-tokens", "6"},
+                     settings);
+  };
+  const Finished text = weft(words({}));
+  ASSERT_EQ(text.status, 0) << text.err;
+  for (const RankWords& layout :
+       {RankWords{"parallel.dp=2", "parallel.ep=2"}, RankWords{"parallel.dp=3", "parallel.ep=3"},
+        RankWords{"parallel.dp=2", "parallel.cp=2", "parallel.ep=2"},
+        RankWords{"parallel.dp=2", "parallel.cp=2", "parallel.cp_comm_type=a2a", "parallel.ep=2"}}) {
+    const Finished continued = weft(words(layout));
+    EXPECT_EQ(continued.status, 0) << continued.err;
+    EXPECT_EQ(continued.out, text.out) << layout[0] << layout[1];
+  }
+  EXPECT_SAYS(weft(words({"parallel.dp=2"})).err, "1 prompt can be dealt out to at most as many ranks");
+}
+
 // By name, with the nearest that works, whatever the backend is: no device is looked for.
 TEST(ForwardRanks, WhatCannotRunIsRefusedByName) {
   const std::vector<std::tuple<RankWords, RankWords, std::string>> cases = {

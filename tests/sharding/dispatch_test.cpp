@@ -11,6 +11,7 @@
 #include "support.h"
 #include "weft/comm/local_group.h"
 #include "weft/ops/ref/ref_backend.h"
+#include "weft/sharding/text_ranks.h"
 
 namespace weft {
 namespace {
@@ -89,6 +90,67 @@ TEST(Dispatch, RowsAreByExpertThenByRankThenByToken) {
       EXPECT_EQ(r.routes.dropped, 0);
     });
   }
+}
+
+// Every rank of cp has the same tokens: each pair has a row on one of them, which holds its expert; ranks that hold the
+// same experts have as many; and tokens get the sum of all their pairs.
+TEST(Dispatch, RanksWithTheSameTokensShareTheirPairsOut) {
+  for (const MeshSizes& sizes : {MeshSizes{.cp = 2}, MeshSizes{.cp = 2, .ep = 2}, MeshSizes{.cp = 4, .ep = 2},
+                                 MeshSizes{.cp = 4, .ep = 2, .order = *mesh_order("tp-cp-dp-ep-pp")}}) {
+    std::vector<std::vector<int64_t>> rows_of(size_t(sizes.ep));  // of each rank of edp
+    std::mutex mutex;
+    run_local(sizes, [&](const ProcessMesh& mesh) {
+      RefBackend backend{1};
+      Arena arena("test", 1 << 16), scratch("scratch", 1 << 16);
+      const Dispatch dispatch({.name = "blocks.0.mlp", .experts = kExperts, .chosen = kChosen, .capacity = {}});
+      const Dispatch::At at{backend, mesh, scratch};
+      const Tensor ids = arena.alloc(DType::i32, {kTokensHere, kChosen});
+      Tensor x = arena.alloc(DType::f64, {kTokensHere, kRowWidth}, tokens(Spmd::Replicate));
+      for (int64_t t = 0; t < kTokensHere; ++t) {
+        const auto chosen = experts_of(0, t);
+        std::copy(chosen.begin(), chosen.end(), ids.as<int32_t>() + t * kChosen);
+        std::fill_n(x.as<double>() + t * kRowWidth, kRowWidth, double(t + 1));
+      }
+      const auto sharer = sharer_of_experts(mesh);
+      ASSERT_TRUE(sharer);
+      const Dispatch::Routes r = dispatch.route_shared(at, ids, *sharer, arena);
+      const Tensor rows = dispatch.to_experts(at, r, x, kChosen, arena);
+      const auto* offsets = r.offsets.as<int32_t>();
+      const int64_t here = kExperts / sizes.ep, ep = mesh[Axis::ep].rank();
+      EXPECT_EQ(offsets[here], r.rows);
+      for (int64_t e = 0; e < here; ++e)
+        for (int32_t i = offsets[e]; i < offsets[e + 1]; ++i) {
+          const auto token = int64_t(rows.as<double>()[i * kRowWidth]) - 1;
+          const auto chosen = experts_of(0, token);
+          EXPECT_EQ(std::count(chosen.begin(), chosen.end(), ep * here + e), 1) << token;
+          for (int64_t c = 0; c < kRowWidth; ++c) rows.as<double>()[i * kRowWidth + c] = double(ep * here + e + 1);
+        }
+      const Tensor y = dispatch.to_tokens(at, r, rows);
+      for (int64_t t = 0; t < kTokensHere; ++t) {
+        const auto chosen = experts_of(0, t);
+        const double sum = std::accumulate(chosen.begin(), chosen.end(), double(kChosen));
+        EXPECT_EQ(y.as<double>()[t * kRowWidth], sum);
+        EXPECT_EQ(y.as<double>()[t * kRowWidth + kRowWidth - 1], sum);
+      }
+      const std::lock_guard lock(mutex);
+      rows_of[size_t(ep)].push_back(r.rows);
+    });
+    int64_t all = 0;
+    for (const auto& ranks : rows_of) {
+      EXPECT_EQ(int64_t(ranks.size()), sizes.cp / sizes.ep);
+      const auto [least, most] = std::minmax_element(ranks.begin(), ranks.end());
+      EXPECT_LE(*most - *least, 1);
+      all = std::accumulate(ranks.begin(), ranks.end(), all);
+    }
+    EXPECT_EQ(all, kTokensHere * kChosen);
+  }
+}
+
+TEST(Dispatch, RanksOfOtherTextsDoNotShareThisOnesPairs) {
+  run_local(MeshSizes{.dp = 2, .cp = 2, .ep = 2},
+            [](const ProcessMesh& mesh) { EXPECT_FALSE(sharer_of_experts(mesh)); });
+  run_local(MeshSizes{.dp = 2, .cp = 2}, [](const ProcessMesh& mesh) { EXPECT_TRUE(sharer_of_experts(mesh)); });
+  run_local(MeshSizes{.dp = 2, .ep = 2}, [](const ProcessMesh& mesh) { EXPECT_FALSE(sharer_of_experts(mesh)); });
 }
 
 TEST(Dispatch, ARankHasRoomForAllThatCanComeWhereNothingElseIsSaid) {

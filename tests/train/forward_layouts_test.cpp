@@ -286,7 +286,8 @@ TEST_F(ForwardLayouts, PromptsThatPassInPortionsGoOnAsThoseOfOneRank) {
 
 // Ranks of cp cut prompts whole; so does one stage.
 TEST_F(ForwardLayouts, PassesTakeTheMemoryThatIsPlanned) {
-  for (const fs::path& folder : {golden_folder("llama-gqa"), golden_folder("mistral-window"), latent()}) {
+  for (const fs::path& folder :
+       {golden_folder("llama-gqa"), golden_folder("mistral-window"), golden_folder("qwen2-moe"), latent()}) {
     ForwardTexts t{folder, long_prompts(), 2};
     for (const auto& of : {std::pair{ForwardLayout{}, 234},
                            {ForwardLayout{.tp = 2}, 234},

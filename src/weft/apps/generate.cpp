@@ -48,6 +48,20 @@ const ForwardCommand kGenerate{
     .keys = {"parallel.dp", "parallel.tp", "parallel.pp", "parallel.pipeline_layout", "parallel.cp",
              "parallel.cp_comm_type", "parallel.ep", "parallel.order", "run.ranks"}};
 
+// Where ranks of dp share experts, on one host's cores: all go on with all texts, as ranks of cp do. Then each reads a
+// part of every weight, and none waits for experts that another has no rows for. Prompts go by heads where these can be
+// dealt out: a ring has much to do for each of many short ones.
+Recipe::Parallel with_shared_texts(Recipe::Parallel p, const ModelSpec& model) {
+  if (p.ep == 1 || p.dp == 1) return p;
+  if (p.cp == 1)
+    p.cp_comm_type = model.num_kv_heads % (p.tp * p.dp) == 0 ? CpCommType::a2a : CpCommType::p2p;
+  else if (p.cp_comm_type == CpCommType::a2a)
+    p.cp_comm_type = CpCommType::a2a_p2p, p.cp_a2a_size = p.cp;
+  p.cp *= p.dp;
+  p.dp = 1;
+  return p;
+}
+
 // One command's work, before there are ranks.
 class Generation {
  public:
@@ -58,8 +72,11 @@ class Generation {
     for (const std::string& warning : config_.warnings) teller()("note: " + warning);
     require_vocabulary_head(config_.spec, folder_.string());
     open_tokens();
-    check_layout();
     one_host_ = process.here.empty() || int(process.here.size()) == mesh_sizes_of(recipe_).world();
+    if (one_host_ && recipe_.run.backend == BackendKind::cpu) {
+      recipe_.parallel = with_shared_texts(recipe_.parallel, config_.spec);
+    }
+    check_layout();
     machine_ = o.plan ? machine_to_plan_for(recipe_) : machine_for(recipe_, int(process.here.size()));
     if (!o.plan)
       require_memory("to generate", recipe_, machine_, process, [&](const auto& ranks) { return need_of(ranks); });

@@ -321,7 +321,7 @@ void Transformer::logits(Pass& p, const CacheUse& use, Tensor x, Tensor logits) 
   p.be.run(Zero{.x = ends});
   for (size_t i = 0; i < use.ends.size(); ++i)
     if (use.ends[i] >= 0) p.be.run(Copy{.from = x.slice_rows(use.ends[i], 1), .to = ends.slice_rows(int64_t(i), 1)});
-  head_->logits(p, rows_of_any_keeper(p.mesh, ends, *p.scratch), logits);
+  head_->logits(p, sum_over_keepers(p.mesh, ends, *p.scratch), logits);
 }
 
 }  // namespace weft

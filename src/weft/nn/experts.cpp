@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "weft/sharding/sequence_sums.h"
+#include "weft/sharding/text_ranks.h"
 
 namespace weft {
 namespace {
@@ -139,9 +140,17 @@ void Experts::route(Pass& p, Saved& s, Tensor h) const {
                         .load = spec_.records->whole(spec_.layer),
                         .sample_tokens = s.whole_ids.rows(),
                         .accumulate = true});
-  s.routes = dispatch_.route(at(p), s.whole_ids, *p.till_wgrad);
+  s.routes = routes_of(p, s.whole_ids);
   const Tensor whole = enter_.forward(p.mesh, weights, *p.scratch);
   s.weights = dispatch_.to_experts(at(p), s.routes, whole.reshape({whole.elements()}), 1, *p.till_wgrad);
+}
+
+// Ranks that have the same rows share them out, as they share products, where what an expert reads is worth it.
+Dispatch::Routes Experts::routes_of(Pass& p, Tensor ids) const {
+  const int64_t bytes = 3 * spec_.width * spec_.inner * size_of(p.precision.compute);
+  const auto sharer = p.shares_from && bytes >= *p.shares_from ? sharer_of_experts(p.mesh) : std::nullopt;
+  return sharer ? dispatch_.route_shared(at(p), ids, *sharer, *p.till_wgrad)
+                : dispatch_.route(at(p), ids, *p.till_wgrad);
 }
 
 Dispatch::OnTheWay Experts::begin_rows_of(Pass& p, const Saved& s, Tensor x) const {

@@ -62,6 +62,7 @@ class Experts {
 
  private:
   void route(Pass& p, Saved& s, Tensor h) const;
+  Dispatch::Routes routes_of(Pass& p, Tensor ids) const;
   Dispatch::OnTheWay begin_rows_of(Pass& p, const Saved& s, Tensor x) const;
   Tensor rows_of(Pass& p, const Saved& s, Tensor x) const;
   Tensor alloc_rows(const Pass& p, Arena* arena, const Saved& s, int64_t cols, Placement place) const;

@@ -5,6 +5,7 @@
 
 #include "weft/comm/all_to_all.h"
 #include "weft/device/host_parts.h"
+#include "weft/sharding/text_ranks.h"
 
 namespace weft {
 namespace {
@@ -76,6 +77,16 @@ void drop(const Memory& memory, const ExpertCounts& all, const ExpertCounts& tak
   r.dropped = from - to;
 }
 
+// Of pairs in the order of their experts, those of `mine` alone have rows here.
+void keep(const Memory& memory, const Numbers& offsets, Run experts, Run mine, const Dispatch::Routes& r) {
+  Numbers here, places = read(memory, r.places);
+  for (int64_t e = experts.first; e <= experts.end(); ++e)
+    here.push_back(int32_t(std::clamp(int64_t(offsets[size_t(e)]) - mine.first, int64_t{0}, mine.count)));
+  for (int32_t& row : places) row = row >= mine.first && row < mine.end() ? row - int32_t(mine.first) : -1;
+  write(memory, r.offsets, here);
+  write(memory, r.places, places);
+}
+
 // Rows come by rank, and of each rank by expert.
 void write_arrivals(const Memory& memory, const ExpertCounts& taken, int64_t me, const Dispatch::Routes& r) {
   const Run here = taken.experts_of(me);
@@ -130,6 +141,30 @@ Dispatch::Routes Dispatch::route(const At& at, Tensor ids, Arena& kept) const {
   if (!has_data) return r;
   if (taken.sent(me) < pairs) drop(*kept.memory(), counts, taken, me, r);
   write_arrivals(*kept.memory(), taken, me, r);
+  return r;
+}
+
+Dispatch::Routes Dispatch::route_shared(const At& at, Tensor ids, RankOf sharer, Arena& kept) const {
+  Communicator& ranks = at.mesh[Axis::ep];
+  const Run experts = share_of(spec_.experts, {ranks.size(), ranks.rank()});
+  const int64_t pairs = ids.elements();
+  Routes r;
+  r.shared = true;
+  r.order = kept.alloc(DType::i32, {pairs});
+  r.places = kept.alloc(DType::i32, {ids.rows(), ids.cols()});
+  const Tensor all = kept.alloc(DType::i32, {spec_.experts + 1});
+  r.offsets = kept.alloc(DType::i32, {experts.count + 1});
+  r.rows = r.capacity = pairs;
+  at.be.run(GroupRows{.ids = ids, .order = r.order, .places = r.places, .offsets = all});
+  if (ids.data == nullptr) return r;
+  at.be.wait_all();
+  const Numbers offsets = read(*kept.memory(), all);
+  const int64_t first = offsets[size_t(experts.first)];
+  Run mine = share_of(offsets[size_t(experts.end())] - first, sharer);
+  mine.first += first;
+  keep(*kept.memory(), offsets, experts, mine, r);
+  r.order = r.order.slice_rows(mine.first, mine.count);
+  r.rows = mine.count;
   return r;
 }
 
@@ -208,7 +243,7 @@ Tensor Dispatch::to_tokens(const At& at, const Routes& r, Tensor rows) const {
   const Tensor y = at.scratch.alloc(rows.dtype, {r.places.rows(), rows.cols()}, tokens(rows.place.tp()));
   Scope temporaries(at.scratch);
   at.be.run(SumRows{.x = home(at, r, rows), .places = r.places, .out = y});
-  return y;
+  return r.shared ? sum_over_keepers(at.mesh, y, at.scratch) : y;
 }
 
 Tensor Dispatch::to_pairs(const At& at, const Routes& r, Tensor rows) const {

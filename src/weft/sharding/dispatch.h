@@ -47,6 +47,7 @@ class Dispatch {
     std::vector<int64_t> sent, received;  // rows, by rank of ep; none among one rank, as of the two before
     int64_t rows = 0, capacity = 0;       // n; of buffers
     int64_t dropped = 0;                  // pairs of tokens here
+    bool shared = false;                  // other ranks of cp work on the other pairs of the same tokens
   };
 
   explicit Dispatch(Spec spec) : spec_(std::move(spec)) {}
@@ -54,6 +55,9 @@ class Dispatch {
   // ids i32 [T, k]: the experts of each token. `kept`: for as long as rows go by these routes. Blocks. Throws
   // CapacityError where a rank of the group would receive more than it has room for, and pairs may not be dropped.
   Routes route(const At& at, Tensor ids, Arena& kept) const;
+  // Of tokens that every rank of cp has, with which nothing need travel: a rank works on its part of their pairs
+  // (sharer_of_experts), and to_tokens adds up what all ranks made. All pairs have room. Blocks.
+  Routes route_shared(const At& at, Tensor ids, RankOf sharer, Arena& kept) const;
   // Rows [n, cols] of compute or stat dtype for `routes`, placed so: of the capacity, but for those that there are not.
   static Tensor alloc_rows(Arena& arena, DType dtype, const Routes& routes, int64_t cols, Placement place);
 
@@ -68,7 +72,7 @@ class Dispatch {
   OnTheWay begin_to_experts(const At& at, const Routes& routes, Tensor x, int64_t per, Arena& out) const;
   Tensor wait_at_experts(const At& at, const Routes& routes, OnTheWay way) const;
   // The adjoint for tokens: the sum of each token's rows, [T, w]; for pairs: [T k], 0 where dropped. In scratch.
-  // Blocks.
+  // Blocks. Routes that are shared have it for tokens alone.
   Tensor to_tokens(const At& at, const Routes& routes, Tensor rows) const;
   Tensor to_pairs(const At& at, const Routes& routes, Tensor rows) const;
 

@@ -26,7 +26,13 @@ Tensor rows_of_all_keepers(const ProcessMesh& mesh, const Tensor& x, Arena& out)
   return Boundary(Axis::cp, Spmd::Shard0, Spmd::Replicate).forward(mesh, x, out);
 }
 
-Tensor rows_of_any_keeper(const ProcessMesh& mesh, const Tensor& x, Arena& scratch) {
+std::optional<RankOf> sharer_of_experts(const ProcessMesh& mesh) {
+  const Communicator& same = *(mesh.sizes.ep == 1 ? mesh.axes[size_t(Axis::cp)] : mesh.experts.all);
+  if (mesh.sizes.cp == 1 || (mesh.sizes.ep > 1 && mesh.sizes.dp > 1)) return {};
+  return RankOf{same.size(), same.rank()};
+}
+
+Tensor sum_over_keepers(const ProcessMesh& mesh, const Tensor& x, Arena& scratch) {
   const Tensor parts = x.placed(x.place.with(Axis::cp, Spmd::Partial));
   return Boundary(Axis::cp, Spmd::Partial, Spmd::Invariant).forward(mesh, parts, scratch).placed(x.place);
 }

@@ -1,6 +1,8 @@
 // Which ranks go on with the same texts, and how they bring together what they have of them. Ranks of dp have texts of
 // their own; those of tp, cp and pp share them.
 #pragma once
+#include <optional>
+
 #include "weft/comm/process_mesh.h"
 #include "weft/device/arena.h"
 #include "weft/sharding/param.h"
@@ -19,10 +21,14 @@ void wait_sum_over_sharers(const ProcessMesh& mesh, const Tensor& x);
 // The part of `columns` that this rank makes where all ranks of cp make equal ones; all of them where they cannot.
 Run columns_of_rank(const ProcessMesh& mesh, int64_t columns);
 
-// Both are for rows that every rank of cp has, while each keeps other keys of their texts. Both block.
+// All are for rows that every rank of cp has, while each keeps other keys of their texts. Both functions block.
 // x [n, d] of each rank, one behind the other in the order of ranks [cp n, d]: x itself, or in `out`.
 Tensor rows_of_all_keepers(const ProcessMesh& mesh, const Tensor& x, Arena& out);
-// x [n, d] of which one rank has each row, and the others zeros: whole on all of them, in place.
-Tensor rows_of_any_keeper(const ProcessMesh& mesh, const Tensor& x, Arena& scratch);
+// The part of the experts' work on such rows that a rank does. Where experts are cut over ep: what falls to its experts,
+// shared with the ranks that hold the same ones; else its share of all of it. None: where ranks of dp, which have rows
+// of their own, are among those.
+std::optional<RankOf> sharer_of_experts(const ProcessMesh& mesh);
+// x [n, d], a summand on each rank (its rows, and zeros for those of others): the sum on all of them, in place.
+Tensor sum_over_keepers(const ProcessMesh& mesh, const Tensor& x, Arena& scratch);
 
 }  // namespace weft
