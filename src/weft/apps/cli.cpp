@@ -523,6 +523,7 @@ int run_cli(int argc, char** argv, std::string_view missing) {
   std::vector<Command> commands{add_train(app),   add_verify(app), add_generate(app),
                                 add_eval(app),    add_merge(app),  add_export(app),
                                 add_inspect(app), add_bench(app),  add_teacher_logits(app)};
+  commands.push_back(add_supervise(app));
   for (Command& c : add_plan(app)) commands.push_back(std::move(c));
   for (Command& c : add_data(app)) commands.push_back(std::move(c));
   commands.push_back(add_completion(app));

@@ -16,18 +16,29 @@
 #include "weft/apps/launch.h"
 #include "weft/apps/launcher_words.h"
 #include "weft/apps/ranks.h"
+#include "weft/apps/supervised_attempt.h"
 #include "weft/base/error.h"
 #include "weft/base/mapped_file.h"
+#include "weft/train/checkpoint_folders.h"
 #include "weft/train/trainer.h"
 
 namespace weft {
 
+namespace {
+
+void write_record(int fd, const std::string& command, const std::string& message) {
+  const std::string record = record_of_error(command, message);
+  [[maybe_unused]] const auto written = ::write(fd, record.data(), record.size());
+}
+
+}  // namespace
+
 int say_error(const std::string& command, const std::string& message, int status) {
   if (std::getenv(kHasLauncher) != nullptr) {
-    const std::string record = record_of_error(command, message);
-    [[maybe_unused]] const auto written = ::write(STDERR_FILENO, record.data(), record.size());
+    write_record(STDERR_FILENO, command, message);
     return status;
   }
+  if (const char* supervisor = std::getenv(kErrorsTo)) write_record(std::atoi(supervisor), command, message);
   const bool colour = isatty(STDERR_FILENO) == 1;
   std::cerr << "weft" << (command.empty() ? "" : " " + command) << (colour ? ": \033[1;31merror:\033[0m " : ": error: ")
             << message << std::endl;
@@ -37,9 +48,15 @@ int say_error(const std::string& command, const std::string& message, int status
 int say_failure(const std::string& command) {
   try {
     throw;
-  } catch (const ConfigError& e) { return say_error(command, e.what(), kExitUsage); } catch (const NotSavedError& e) {
+  } catch (const WorldError& e) { return say_error(command, e.what(), kExitWrongWorld); } catch (const ConfigError& e) {
+    return say_error(command, e.what(), kExitUsage);
+  } catch (const NotSavedError& e) {
     return say_error(command, e.what(), kExitNotSaved);
-  } catch (const Error& e) { return say_error(command, e.what(), kExitFailure); } catch (const CheckFailure& e) {
+  } catch (const NoCheckpointError& e) {
+    return say_error(command, e.what(), kExitNoCheckpoint);
+  } catch (const NumericsError& e) { return say_error(command, e.what(), kExitNotFinite); } catch (const Error& e) {
+    return say_error(command, e.what(), kExitFailure);
+  } catch (const CheckFailure& e) {
     return say_error(command, fmt::format("{}\nThis is a bug in weft: please report it with the command.", e.what()),
                      kExitFailure);
   } catch (const std::bad_alloc&) {

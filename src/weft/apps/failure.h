@@ -4,11 +4,8 @@
 
 namespace weft {
 
-// The exit status of a run that went to its end, or stopped when asked to, but whose last save failed.
-inline constexpr int kExitNotSaved = 89;
-
 // Writes the message to standard error, as "weft COMMAND: error: ...", and returns the status. A rank started by weft's
-// own launcher tells the launcher instead, which prints it once when all ranks have ended.
+// own launcher tells the launcher instead, which prints it once when all ranks have ended. A supervisor is told, too.
 int say_error(const std::string& command, const std::string& message, int status);
 // The same of the exception that is being handled, with its exit status.
 int say_failure(const std::string& command);

@@ -66,7 +66,7 @@ int run_forward_ranks(const Recipe& recipe, const std::string& command,
   } catch (const ConfigError&) {
     if (launched.rank == 0) throw;
     let_the_first_rank_speak(launched.rank);  // it finds the same
-    return kExitUsage;
+    return kExitWrongWorld;
   }
   if (recipe.run.ranks != RanksKind::mpi) return body({});
   check_mpi_is_built_in();

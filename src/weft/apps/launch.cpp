@@ -44,7 +44,7 @@ Launched launched_as(const Environment& env) {
 void check_launch(const Recipe& recipe, int layout_ranks, const Launched& l) {
   if (recipe.run.ranks != RanksKind::mpi) {
     if (l.world > 1)
-      throw ConfigError(
+      throw WorldError(
           fmt::format("{} has started {} processes, each of which would train the whole recipe, because "
                       "run.ranks = \"{}\"; set run.ranks = \"mpi\", or start one process",
                       l.by, l.world, recipe.run.ranks));
@@ -57,13 +57,13 @@ void check_launch(const Recipe& recipe, int layout_ranks, const Launched& l) {
   }
   if (l.by.empty()) return;
   if (l.world != layout_ranks)
-    throw ConfigError(
+    throw WorldError(
         fmt::format("the layout has {} rank{} (dp {}, pp {}, cp {}, tp {}), but {} has started {}; start "
                     "{}, or change [parallel]",
                     layout_ranks, layout_ranks == 1 ? "" : "s", recipe.parallel.dp, recipe.parallel.pp,
                     recipe.parallel.cp, recipe.parallel.tp, l.by, l.world, layout_ranks));
   if (!l.can_join && l.world > 1)
-    throw ConfigError(
+    throw WorldError(
         fmt::format("{} has started {} processes that cannot find each other: use srun --mpi=pmix, or Open MPI's "
                     "mpirun, or start `weft train` plainly, which starts the ranks itself",
                     l.by, l.world));

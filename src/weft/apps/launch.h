@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "weft/base/error.h"
 #include "weft/recipe/recipe.h"
 
 namespace weft {
@@ -27,8 +28,14 @@ Launched launched_as(const Environment& env);
 
 inline constexpr int kMostThreadRanks = 4096;
 
-// Throws ConfigError where the processes that were started are not the ranks of this layout, or where it has too many
-// ranks to be threads.
+// The processes that a launcher has started are not the ranks of the layout.
+class WorldError : public ConfigError {
+ public:
+  using ConfigError::ConfigError;
+};
+
+// Throws WorldError where the processes that were started are not the ranks of this layout, or cannot find each other;
+// ConfigError where it has too many ranks to be threads.
 void check_launch(const Recipe& recipe, int layout_ranks, const Launched& launched);
 
 // The words that this process was started with, the program by its full path.

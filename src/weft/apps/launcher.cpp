@@ -101,6 +101,7 @@ bool show_what_came(int errors, LauncherWords& words) {
 struct Ended {
   int raw = 0;
   bool asked = false;  // to save and stop
+  bool by_interrupt = false;
   bool ended_at_once = false;
   std::string why = {};  // the job was ended here, as its ranks did not start
 };
@@ -174,6 +175,7 @@ Ended wait_and_forward(const RanksJob& job, Launcher& launcher, int signals, Lau
       end.ended_at_once = true;
       end_job();
     } else if (by_hand || signal == SIGHUP) {
+      end.by_interrupt = end.by_interrupt || (!end.asked && signal == SIGINT);
       end.asked = true;
     }
     if (by_hand) asked_at = Clock::now();
@@ -224,7 +226,8 @@ int status_of(const RanksJob& job, const Ended& ended, const LauncherWords& word
   if (WIFSIGNALED(ended.raw)) {
     const int signal = WTERMSIG(ended.raw);
     const bool unheard = ended.asked && signal == SIGUSR1;  // so early that it did not listen yet
-    if (ended.ended_at_once || unheard) return kExitInterrupted;
+    if (ended.ended_at_once) return kExitInterrupted;
+    if (unheard) return ended.by_interrupt ? kExitInterrupted : kExitPreempted;
     throw Error(
         fmt::format("mpirun (process {} on host {}), which had started the ranks, was ended by signal {}, and the "
                     "ranks with it{}; {}",
@@ -236,7 +239,9 @@ int status_of(const RanksJob& job, const Ended& ended, const LauncherWords& word
         "run.ranks = \"mpi\" needs mpirun in the PATH (package openmpi-bin); or set run.ranks = \"local\": ranks as "
         "threads");
   const bool unheard = ended.asked && status == kBySignal + SIGUSR1;  // so early that a rank did not listen yet
-  if (ended.ended_at_once || unheard) return kExitInterrupted;
+  if (ended.ended_at_once) return kExitInterrupted;
+  if (unheard) return ended.by_interrupt ? kExitInterrupted : kExitPreempted;
+  if (status == kExitPreempted && ended.by_interrupt) return kExitInterrupted;  // ranks were asked by another signal
   if (status > kBySignal && status != kExitInterrupted)
     throw Error(fmt::format("{} was ended by signal {}{}; {}",
                             words.ended_rank().empty() ? "a rank" : words.ended_rank(), status - kBySignal,

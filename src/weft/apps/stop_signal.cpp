@@ -13,6 +13,7 @@ namespace {
 
 std::atomic<bool> stop{false};  // a signal handler reaches nothing else
 std::atomic<bool> speaks{true};
+std::atomic<bool> by_interrupt{false};
 std::atomic<const char*> words{""};
 std::atomic<int64_t> asked_ns{0};  // by the last SIGINT or SIGTERM
 
@@ -28,6 +29,7 @@ extern "C" void on_signal(int signal) {
     if (is_second_wish(signal, before > 0 ? double(now - before) * 1e-9 : 0)) _exit(kExitInterrupted);
     return;
   }
+  by_interrupt = signal == SIGINT;
   if (!speaks) return;
   const char* text = words;
   [[maybe_unused]] const auto written = write(STDERR_FILENO, text, std::strlen(text));
@@ -52,5 +54,7 @@ void listen_to_signals(const char* message) {
 }
 
 void be_silent_about_signals() { speaks = false; }
+
+int status_of_stop() { return by_interrupt ? kExitInterrupted : kExitPreempted; }
 
 }  // namespace weft

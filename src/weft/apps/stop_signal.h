@@ -16,5 +16,7 @@ const std::atomic<bool>& stop_requested();
 void listen_to_signals(const char* message);
 // Prints no message at a signal: another process does.
 void be_silent_about_signals();
+// The exit status of a run that has stopped and saved: as Ctrl-C asked, or another of these signals did first.
+int status_of_stop();
 
 }  // namespace weft

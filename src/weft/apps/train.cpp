@@ -194,7 +194,7 @@ int train(const Recipe& recipe, const RankProcess& process, const TrainOptions& 
     listen_to_signals(kStopping);
     const bool finished = train_on_ranks(
         {.recipe = recipe, .machine = machine, .stop = stop_requested(), .run = process.run, .rows = &rows});
-    return finished ? kExitOk : kExitInterrupted;
+    return finished ? kExitOk : status_of_stop();
   } catch (...) {
     if (drops && lock) drop_run_folder(recipe);  // without its lock it is another process's
     throw;
@@ -281,7 +281,7 @@ int train_launched(const TrainOptions& options, const Launched& launched) {
   } catch (const ConfigError&) {
     if (launched.rank == 0) throw;
     let_the_first_rank_speak(launched.rank);  // it finds the same
-    return kExitUsage;
+    return kExitWrongWorld;
   }
   RunData rows = judge_data(recipe);
   for (const std::string& note : judge_run_tasks(recipe))

@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 
+#include "weft/records/heartbeat.h"
 #include "weft/records/metrics_log.h"
 #include "weft/records/progress.h"
 #include "weft/records/tensorboard.h"
@@ -22,6 +23,10 @@ class RunRecords {
   };
   explicit RunRecords(const Spec& spec);
 
+  // To whoever watches over the run; nothing where nobody does.
+  void beat(RunSection section, int64_t step) {
+    if (heartbeat_) heartbeat_->beat(section, step);
+  }
   void step(const StepRecord& record);
   void eval(const EvalRecord& record);
   void tasks(const TasksRecord& record);
@@ -41,6 +46,7 @@ class RunRecords {
   std::optional<MetricsLog> metrics_;  // none as long as they cannot be opened
   std::optional<TensorBoardWriter> board_;
   Progress progress_;
+  std::optional<Heartbeat> heartbeat_ = Heartbeat::of_environment();
   std::map<std::string, int64_t> failures_;
 };
 

@@ -118,7 +118,7 @@ class Search {
     aside = first_text(ranks_, aside);
     if (!aside.empty()) why += "\n  set aside as damaged before: " + aside;
     if (!why.empty())
-      throw FileError(
+      throw NoCheckpointError(
           fmt::format("{}: none of its checkpoints is whole:{}\nNothing was changed. Restore one of them, or, to begin "
                       "again from the first step, move {} away",
                       run_.string(), why, folder_of(run_).string()));

@@ -11,10 +11,17 @@
 #include <string>
 #include <vector>
 
+#include "weft/base/error.h"
 #include "weft/checkpoint/checkpoint_check.h"
 #include "weft/recipe/recipe.h"
 
 namespace weft {
+
+// A run has checkpoints, and none of them is whole.
+class NoCheckpointError : public FileError {
+ public:
+  using FileError::FileError;
+};
 
 // N of a folder named step-N; -1 of any other.
 int64_t step_of(const std::filesystem::path& folder);
@@ -26,7 +33,7 @@ struct FoundCheckpoint {
   std::vector<std::string> notes;             // for the user: what was passed over, what could not be checked
 };
 // The newest checkpoint that is what was saved, to the last byte; the same on all ranks, which share the reading.
-// Collective. Throws FileError that names each and says why where there are checkpoints and none is whole.
+// Collective. Throws a NoCheckpointError that names each and says why where there are checkpoints and none is whole.
 FoundCheckpoint find_checkpoint(const std::filesystem::path& run, CheckpointPart part, Communicator& ranks,
                                 int num_threads);
 // The same for a run that goes on, whose folder this process and the other ranks own: what a crash left behind is

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "weft/base/durable_file.h"
+#include "weft/base/fault_point.h"
 #include "weft/base/json.h"
 #include "weft/checkpoint/checkpoint_check.h"
 #include "weft/comm/agree.h"
@@ -246,10 +247,19 @@ RunEnd Trainer::run() {
     for (const auto& best : best_checkpoints(recipe_.run.dir, recipe_.checkpoint.keep_best > 0 ? 1 : 0))
       records_->note(fmt::format("best held-out loss: {:.4f}, of {}", best.held_out.loss, best.path.string()));
   }
-  return step_ == recipe_.train.train_iters ? RunEnd::finished : RunEnd::stopped;
+  if (step_ < recipe_.train.train_iters) return RunEnd::stopped;
+  enter(RunSection::finished);
+  return RunEnd::finished;
+}
+
+// Tells whoever watches over the run, and is where tests make it fail.
+void Trainer::enter(RunSection section) {
+  if (leads()) records_->beat(section, step_);
+  fault_point(name_of(section), rank_.mesh.world->rank(), step_);
 }
 
 StepRecord Trainer::step_once() {
+  enter(RunSection::step);
   const double began = now_s();
   const TrainingStep::Result result = step_run_.run(step_, step_, {.before_end = [this](const auto& so_far) {
                                                       if (recipe_.train.log_grad_norms) log_grad_norms(so_far);
@@ -471,6 +481,7 @@ std::optional<EvalRecord> Trainer::evaluate_text() {
 }
 
 void Trainer::evaluate() {
+  enter(RunSection::evaluation);
   const std::optional<EvalRecord> record = data_.valid_rows ? evaluate_rows({.recipe = recipe_,
                                                                              .rows = *data_.valid_rows,
                                                                              .step_spec = rank_.plan.step,
@@ -528,6 +539,7 @@ bool Trainer::is_among_best() const {
 // A save that fails leaves the older checkpoints and does not end the run; the last one does.
 void Trainer::save(bool last) {
   if (saved_step_ == step_ || step_ == 0) return;
+  enter(RunSection::save);
   refuse_bad_weights();
   try {
     refuse_unchanged_adapter();

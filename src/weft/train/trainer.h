@@ -106,6 +106,7 @@ class Trainer {
   static bool has_step(const std::vector<Record>& records, int64_t step) {
     return std::any_of(records.begin(), records.end(), [&](const Record& r) { return r.step == step; });
   }
+  void enter(RunSection section);
   StepRecord step_once();
   void note_oddities(const TrainingStep::Result& result);
   [[noreturn]] void report_nonfinite(double loss, double norm);

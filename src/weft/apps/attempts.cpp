@@ -1,0 +1,106 @@
+#include "weft/apps/attempts.h"
+
+#include <signal.h>
+#include <sys/wait.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "weft/apps/commands.h"
+#include "weft/base/error.h"
+
+namespace weft {
+
+std::string_view name_of(AttemptCause cause) {
+  constexpr std::string_view kNames[] = {"finished",      "preempted",   "usage",       "hang",
+                                         "out_of_memory", "killed",      "not_finite",  "not_saved",
+                                         "no_checkpoint", "wrong_world", "ended_early", "failed"};
+  return kNames[size_t(cause)];
+}
+
+AttemptCause cause_of(const AttemptEnd& end) {
+  if (end.hang) return AttemptCause::hang;
+  constexpr int kBySignal = 128;
+  const int status = WIFEXITED(end.raw) ? WEXITSTATUS(end.raw) : kBySignal + WTERMSIG(end.raw);
+  switch (status) {
+    case kExitOk:
+      return end.last.section == RunSection::finished ? AttemptCause::finished : AttemptCause::ended_early;
+    case kExitPreempted:
+    case kExitInterrupted:
+      return AttemptCause::preempted;
+    case kExitUsage:
+      return AttemptCause::usage;
+    case kExitNotFinite:
+      return AttemptCause::not_finite;
+    case kExitNotSaved:
+      return AttemptCause::not_saved;
+    case kExitNoCheckpoint:
+      return AttemptCause::no_checkpoint;
+    case kExitWrongWorld:
+      return AttemptCause::wrong_world;
+    default:
+      break;
+  }
+  if (end.out_of_memory) return AttemptCause::out_of_memory;
+  return status > kBySignal ? AttemptCause::killed : AttemptCause::failed;
+}
+
+namespace {
+
+std::string where_text(const AttemptEnd& end) {
+  const Beat& at = end.last;
+  if (at.number == 0) return "before the first step";
+  if (at.section == RunSection::step) return fmt::format("in step {}", at.step + 1);
+  return fmt::format("in {} {} after step {}", at.section == RunSection::evaluation ? "an" : "a", name_of(at.section),
+                     at.step);
+}
+
+std::string text_of(AttemptCause cause, const AttemptEnd& end) {
+  switch (cause) {
+    case AttemptCause::hang:
+      return fmt::format("nothing went on for {:.0f} s{}", end.hang->seconds,
+                         end.hang->where.empty() ? "" : ": " + end.hang->where);
+    case AttemptCause::out_of_memory:
+      return "the kernel has killed for want of memory";
+    case AttemptCause::killed:
+      return WIFSIGNALED(end.raw)
+                 ? fmt::format("ended by signal {} ({})", WTERMSIG(end.raw), strsignal(WTERMSIG(end.raw)))
+                 : fmt::format("a rank was ended by signal {}", WEXITSTATUS(end.raw) - 128);
+    case AttemptCause::ended_early:
+      return "ended with status 0 before the run was finished";
+    case AttemptCause::finished:
+    case AttemptCause::preempted:
+      return std::string(name_of(cause));
+    default:
+      return fmt::format("ended with status {}", WEXITSTATUS(end.raw));
+  }
+}
+
+}  // namespace
+
+std::string reason_of(const AttemptEnd& end) {
+  std::string text = fmt::format("{}, {}", where_text(end), text_of(cause_of(end), end));
+  if (end.error) text += fmt::format(": {}: {}", end.error->command, end.error->message);
+  std::replace(text.begin(), text.end(), '\n', ' ');
+  return text;
+}
+
+Attempts::Verdict Attempts::judge(const AttemptEnd& end, bool progressed) {
+  const AttemptCause cause = cause_of(end);
+  ++judged_;
+  without_progress_ = progressed ? 0 : without_progress_ + 1;
+  if (cause == AttemptCause::finished) return {.status = kExitOk};
+  if (end.asked) {
+    if (cause == AttemptCause::not_saved) return {.status = kExitNotSaved};
+    return {.status = end.by_interrupt ? kExitInterrupted : kExitPreempted};
+  }
+  // What cannot run at first is not helped by trying; later, something may be missing that comes back.
+  if (cause == AttemptCause::usage && judged_ == 1) return {.status = kExitUsage};
+  if (without_progress_ >= most_) return {.status = kExitNoProgress};
+  // At once after progress; then 1, 2, 4, ... seconds, to a minute.
+  constexpr double kLongest_s = 60;
+  const double delay = without_progress_ == 0 ? 0 : std::ldexp(0.5, int(std::min<int64_t>(without_progress_, 10)));
+  return {.again = true, .delay_s = std::min(delay, kLongest_s), .status = 0};
+}
+
+}  // namespace weft

@@ -1,0 +1,80 @@
+// One attempt of a supervised run: a process of weft's own, watched from its start to the end of the last process that
+// came of it.
+#pragma once
+#include <signal.h>
+#include <sys/types.h>
+
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "weft/apps/launcher_words.h"
+#include "weft/records/heartbeat.h"
+
+namespace weft {
+
+// In the environment of an attempt: the descriptor to which its error is told (record_of_error).
+inline constexpr const char* kErrorsTo = "WEFT_ERRORS_TO";
+
+// How long a section may last before nothing is taken to go on any more: ten times as long as the longest one of its
+// kind has lasted, of those that ended; the least for short ones; and before one has ended, as long as `first_s` says.
+// Saves and evaluations depend on disks, so their least is six times that of steps.
+class SectionLimits {
+ public:
+  SectionLimits(double least_s, double first_s) : least_s_(least_s), first_s_(first_s) {}
+  void has_lasted(RunSection section, double seconds);
+  double limit_s(RunSection section) const;
+
+ private:
+  const double least_s_, first_s_;
+  std::map<RunSection, double> longest_s_;
+};
+
+struct Hang {
+  RunSection section;
+  double seconds;     // since the last sign of life
+  std::string where;  // "rank 1, process 12 has been stopped by a signal"; empty: nothing tells
+};
+
+struct AttemptEnd {
+  int raw = 0;  // as waitpid has it
+  Beat last;    // before it ended
+  std::optional<Hang> hang;
+  std::optional<ToldError> error;
+  bool out_of_memory = false;  // the kernel has killed for want of memory meanwhile
+  // The supervisor was asked to stop, and has passed it on.
+  bool asked = false, by_interrupt = false;
+};
+
+// Blocks the signals that ask a supervisor to stop, and hands them out. One at a time in a process.
+class StopRequests {
+ public:
+  StopRequests();
+  ~StopRequests();
+  StopRequests(const StopRequests&) = delete;
+  StopRequests& operator=(const StopRequests&) = delete;
+  // The next signal, SIGCHLD among them; 0: none within the time. Those but SIGCHLD are remembered.
+  int wait_ms(int ms);
+  bool asked() const { return asked_ > 0; }
+  int times() const { return asked_; }
+  bool by_interrupt() const { return by_interrupt_; }
+  const sigset_t& mask_before() const { return before_; }
+
+ private:
+  sigset_t before_;
+  int signals_ = -1;
+  int asked_ = 0;
+  bool by_interrupt_ = false;
+};
+
+struct AttemptSpec {
+  std::vector<std::string> command;
+  int number = 1;
+};
+// Starts the command and waits for its end; none of its processes is left then. A request to stop reaches it as
+// SIGTERM, after which it saves; a second one ends it at once. It ends with this process. Throws Error where no process
+// can be started.
+AttemptEnd run_attempt(const AttemptSpec& spec, SectionLimits& limits, StopRequests& requests);
+
+}  // namespace weft

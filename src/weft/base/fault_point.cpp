@@ -1,0 +1,43 @@
+#include "weft/base/fault_point.h"
+
+#include <fmt/format.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdlib>
+#include <thread>
+
+namespace weft {
+namespace {
+
+void fail(std::string_view kind) {
+  if (kind == "kill") ::raise(SIGKILL);
+  if (kind == "abort") ::raise(SIGABRT);
+  if (kind == "segv") ::raise(SIGSEGV);
+  if (kind == "stop") ::raise(SIGSTOP);
+  if (kind == "exit0") ::_exit(0);
+  if (kind == "exit3") ::_exit(3);
+  while (kind == "hang") std::this_thread::sleep_for(std::chrono::hours(1));
+  if (kind == "slow") std::this_thread::sleep_for(std::chrono::seconds(2));
+}
+
+}  // namespace
+
+void fault_point(std::string_view point, int rank, int64_t step) {
+  static const char* const faults = std::getenv(kFaults);
+  if (faults == nullptr) return;
+  const char* attempt = std::getenv(kAttempt);
+  const std::string now = fmt::format("{}:{}:{}", point, rank, step), number = attempt != nullptr ? attempt : "1";
+  std::string_view left = faults;
+  while (!left.empty()) {
+    const std::string_view fault = left.substr(0, left.find(','));
+    left.remove_prefix(std::min(left.size(), fault.size() + 1));
+    const size_t at = fault.find('@');
+    if (at == std::string_view::npos) continue;
+    const std::string_view where = fault.substr(at + 1);
+    if (where == now + ":" + number || (where == now && number == "1")) fail(fault.substr(0, at));
+  }
+}
+
+}  // namespace weft

@@ -1,0 +1,233 @@
+// `weft supervise`: what it does when an attempt ends, and whole runs that are made to fail.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdlib>
+#include <thread>
+
+#include "apps/program.h"
+#include "weft/apps/attempts.h"
+#include "weft/apps/commands.h"
+#include "weft/apps/rank_processes.h"
+
+namespace weft {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::Finished;
+
+AttemptEnd ended_with(int status) {
+  AttemptEnd end;
+  end.raw = status << 8;
+  return end;
+}
+AttemptEnd ended_by(int signal_number) {
+  AttemptEnd end;
+  end.raw = signal_number;
+  return end;
+}
+
+TEST(Attempts, EndAsTheRunSaidItDid) {
+  AttemptEnd finished = ended_with(0);
+  EXPECT_EQ(cause_of(finished), AttemptCause::ended_early);
+  finished.last = {.section = RunSection::finished, .step = 9, .number = 4};
+  EXPECT_EQ(cause_of(finished), AttemptCause::finished);
+  EXPECT_EQ(cause_of(ended_with(75)), AttemptCause::preempted);
+  EXPECT_EQ(cause_of(ended_with(2)), AttemptCause::usage);
+  EXPECT_EQ(cause_of(ended_with(88)), AttemptCause::not_finite);
+  EXPECT_EQ(cause_of(ended_with(90)), AttemptCause::no_checkpoint);
+  EXPECT_EQ(cause_of(ended_with(64)), AttemptCause::wrong_world);
+  EXPECT_EQ(cause_of(ended_with(1)), AttemptCause::failed);
+  EXPECT_EQ(cause_of(ended_with(128 + SIGSEGV)), AttemptCause::killed);
+  AttemptEnd killed = ended_by(SIGKILL);
+  EXPECT_EQ(cause_of(killed), AttemptCause::killed);
+  killed.out_of_memory = true;
+  EXPECT_EQ(cause_of(killed), AttemptCause::out_of_memory);
+  killed.hang = Hang{.section = RunSection::step, .seconds = 12, .where = ""};
+  EXPECT_EQ(cause_of(killed), AttemptCause::hang);
+}
+
+TEST(Attempts, ThoseWithoutProgressAreCountedAndWaitLonger) {
+  Attempts attempts(3);
+  const AttemptEnd killed = ended_by(SIGKILL);
+  EXPECT_EQ(attempts.judge(killed, true).delay_s, 0);
+  EXPECT_EQ(attempts.judge(killed, false).delay_s, 1);
+  EXPECT_EQ(attempts.judge(killed, false).delay_s, 2);
+  EXPECT_EQ(attempts.judge(killed, true).delay_s, 0);
+  EXPECT_TRUE(attempts.judge(killed, false).again);
+  EXPECT_TRUE(attempts.judge(killed, false).again);
+  const Attempts::Verdict last = attempts.judge(killed, false);
+  EXPECT_FALSE(last.again);
+  EXPECT_EQ(last.status, 93);
+  EXPECT_LE(Attempts(1000).judge(killed, false).delay_s, 60);
+}
+
+TEST(Attempts, ARunThatCannotRunIsNotTriedAgainUnlessItDidRun) {
+  EXPECT_EQ(Attempts(3).judge(ended_with(2), false).status, 2);
+  Attempts later(3);
+  later.judge(ended_by(SIGKILL), true);
+  EXPECT_TRUE(later.judge(ended_with(2), false).again);
+}
+
+TEST(Attempts, OfARunThatWasAskedToStopNoneFollows) {
+  AttemptEnd end = ended_with(75);
+  EXPECT_TRUE(Attempts(3).judge(end, false).again) << "somebody else has stopped the attempt";
+  end.asked = true;
+  EXPECT_EQ(Attempts(3).judge(end, true).status, 75);
+  end.by_interrupt = true;
+  EXPECT_EQ(Attempts(3).judge(end, true).status, 130);
+  end = ended_with(89);
+  end.asked = true;
+  EXPECT_EQ(Attempts(3).judge(end, false).status, 89);
+}
+
+TEST(SectionLimits, AreTenTimesTheLongestSoFar) {
+  SectionLimits limits(10, 3600);
+  EXPECT_EQ(limits.limit_s(RunSection::step), 3600);
+  limits.has_lasted(RunSection::step, 0.5);
+  EXPECT_EQ(limits.limit_s(RunSection::step), 10);
+  limits.has_lasted(RunSection::step, 7);
+  limits.has_lasted(RunSection::step, 2);
+  EXPECT_EQ(limits.limit_s(RunSection::step), 70);
+  EXPECT_EQ(limits.limit_s(RunSection::save), 3600);
+  limits.has_lasted(RunSection::save, 0.5);
+  EXPECT_EQ(limits.limit_s(RunSection::save), 60);
+}
+
+// Runs of a small model under a supervisor.
+class Supervise : public testing::RecipeTest {
+ protected:
+  void SetUp() override {
+    testing::spill(dir_ / "r.toml", testing::placed_in(fs::path(testing::kSourceDir) / "tests/golden/llama-gqa", R"(
+[model]
+path = "DIR"
+[data]
+train = ["DIR/tokens.bin"]
+[train]
+seq_length = 8
+global_batch_size = 2
+micro_batch_size = 1
+train_iters = 12
+[optimizer]
+lr = 1e-3
+lr_warmup_iters = 0
+[checkpoint]
+save_interval = 2
+[run]
+threads = 1
+)"));
+  }
+  void TearDown() override { ::unsetenv("WEFT_FAULT"); }
+  std::vector<std::string> words(const std::string& name, const std::vector<std::string>& more) {
+    std::vector<std::string> all{"supervise", (dir_ / "r.toml").string(), "run.dir=" + (dir_ / name).string()};
+    all.insert(all.end(), more.begin(), more.end());
+    return all;
+  }
+  Finished supervise(const std::string& name, const std::string& faults, const std::vector<std::string>& more = {}) {
+    ::setenv("WEFT_FAULT", faults.c_str(), 1);
+    return testing::weft(words(name, more));
+  }
+  std::string whole_weights() {
+    EXPECT_EQ(run("train", {}, "whole").status, 0);
+    return weights_of("whole");
+  }
+  std::string weights_of(const std::string& name) {
+    return testing::slurp(dir_ / name / "checkpoints/step-12/model.safetensors");
+  }
+  std::vector<nlohmann::json> events_of(const std::string& name, const std::string& event) {
+    std::vector<nlohmann::json> found;
+    std::istringstream in(testing::slurp(dir_ / name / "events.jsonl"));
+    for (std::string line; std::getline(in, line);) {
+      found.push_back(nlohmann::json::parse(line));
+      if (found.back()["event"] != event) found.pop_back();
+    }
+    return found;
+  }
+  size_t records_of(const std::string& name) {
+    const std::string lines = testing::slurp(dir_ / name / "metrics.jsonl");
+    return size_t(std::count(lines.begin(), lines.end(), '\n'));
+  }
+  std::vector<std::string> causes_of(const std::string& name) {
+    std::vector<std::string> causes;
+    for (const auto& e : events_of(name, "ended")) causes.push_back(e["cause"]);
+    return causes;
+  }
+};
+
+using SuperviseSlow = Supervise;
+
+TEST_F(Supervise, ARunThatFailsGoesOnToTheSameEnd) {
+  const std::string whole = whole_weights();
+  const Finished f = supervise("r", "kill@step:0:3,exit0@step:0:5:2,segv@save:0:8:3", {});
+  ASSERT_EQ(f.status, 0) << f.err;
+  EXPECT_EQ(causes_of("r"), (std::vector<std::string>{"killed", "ended_early", "killed", "finished"}));
+  EXPECT_EQ(events_of("r", "ended")[0]["saved_step"], 2);
+  EXPECT_EQ(weights_of("r"), whole);
+  EXPECT_SAYS(f.err, "weft supervise: in step 4, ended by signal 9");
+  EXPECT_SAYS(f.err, "starting again from step 2");
+}
+
+TEST_F(Supervise, ARunThatHangsIsEndedAndGoesOn) {
+  const std::string whole = whole_weights();
+  const Finished f = supervise("r", "hang@step:0:4,stop@step:0:6:2", {"--hang-seconds", "0.4"});
+  ASSERT_EQ(f.status, 0) << f.err;
+  EXPECT_EQ(causes_of("r"), (std::vector<std::string>{"hang", "hang", "finished"}));
+  EXPECT_EQ(events_of("r", "ended")[0]["section"], "step");
+  EXPECT_EQ(events_of("r", "ended")[0]["step"], 4);
+  EXPECT_SAYS(std::string(events_of("r", "ended")[1]["reason"]), "has been stopped by a signal");
+  EXPECT_EQ(weights_of("r"), whole);
+}
+
+TEST_F(SuperviseSlow, ItGivesUpAfterThreeAttemptsWithoutProgress) {
+  const Finished f = supervise("r", "kill@step:0:1,abort@step:0:1:2,exit3@step:0:1:3", {});
+  EXPECT_EQ(f.status, 93);
+  EXPECT_SAYS(f.err, "3 attempts have come to nothing; the last: in step 2, ended with status 3");
+  EXPECT_EQ(events_of("r", "stopped")[0]["status"], 93);
+  EXPECT_EQ(supervise("r", "", {}).status, 0);
+}
+
+TEST_F(Supervise, WhatCannotRunIsRefusedOnce) {
+  const Finished f = supervise("r", "", {"parallel.tp=7"});
+  EXPECT_EQ(f.status, 2);
+  EXPECT_SAYS(f.err, "parallel.tp = 7 cannot run");
+  EXPECT_FALSE(fs::exists(dir_ / "r"));
+  EXPECT_EQ(testing::weft({"supervise"}).status, 2);
+  const Finished missing = supervise("r", "", {"data.train=nowhere.bin", "--attempts", "2"});
+  EXPECT_NE(missing.status, 0);
+  EXPECT_SAYS(missing.err, "nowhere.bin");
+}
+
+bool wait_until(const std::function<bool()>& is) {
+  for (int i = 0; i < 2000 && !is(); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  return is();
+}
+
+TEST_F(SuperviseSlow, AskedToStopItSavesAndTheSameCommandGoesOn) {
+  const std::string whole = whole_weights();
+  ::setenv("WEFT_FAULT", "slow@step:0:5", 1);
+  testing::Process process({.args = words("r", {"checkpoint.save_interval=0"})});
+  ASSERT_TRUE(wait_until([&] { return records_of("r") >= 5; }));
+  process.send(SIGTERM);
+  const Finished f = process.wait();
+  EXPECT_EQ(f.status, 75) << f.err;
+  EXPECT_EQ(causes_of("r"), std::vector<std::string>{"preempted"});
+  EXPECT_TRUE(fs::exists(dir_ / "r/checkpoints/step-6")) << f.err;
+  ASSERT_EQ(supervise("r", "", {"checkpoint.save_interval=0"}).status, 0);
+  EXPECT_EQ(weights_of("r"), whole);
+}
+
+TEST_F(SuperviseSlow, NoProcessOutlivesTheSupervisor) {
+  ::setenv("WEFT_FAULT", "hang@step:0:5", 1);
+  testing::Process process({.args = words("r", {})});
+  ASSERT_TRUE(wait_until([&] { return records_of("r") >= 5; }));
+  const std::vector<RankProcessHere> all = below(process.id(), processes_here());
+  ASSERT_EQ(all.size(), 1u);
+  process.send(SIGKILL);
+  process.wait();
+  EXPECT_TRUE(wait_until([&] { return ::kill(all[0].id, 0) != 0; }));
+  EXPECT_EQ(supervise("r", "", {}).status, 0);
+}
+
+}  // namespace
+}  // namespace weft
