@@ -6,7 +6,7 @@
 #include <cstdlib>
 #include <thread>
 
-#include "apps/program.h"
+#include "apps/small_run.h"
 #include "weft/apps/attempts.h"
 #include "weft/apps/commands.h"
 #include "weft/apps/rank_processes.h"
@@ -96,29 +96,8 @@ TEST(SectionLimits, AreTenTimesTheLongestSoFar) {
 }
 
 // Runs of a small model under a supervisor.
-class Supervise : public testing::RecipeTest {
+class Supervise : public testing::SmallRun {
  protected:
-  void SetUp() override {
-    testing::spill(dir_ / "r.toml", testing::placed_in(fs::path(testing::kSourceDir) / "tests/golden/llama-gqa", R"(
-[model]
-path = "DIR"
-[data]
-train = ["DIR/tokens.bin"]
-[train]
-seq_length = 8
-global_batch_size = 2
-micro_batch_size = 1
-train_iters = 12
-[optimizer]
-lr = 1e-3
-lr_warmup_iters = 0
-[checkpoint]
-save_interval = 2
-[run]
-threads = 1
-)"));
-  }
-  void TearDown() override { ::unsetenv("WEFT_FAULT"); }
   std::vector<std::string> words(const std::string& name, const std::vector<std::string>& more) {
     std::vector<std::string> all{"supervise", (dir_ / "r.toml").string(), "run.dir=" + (dir_ / name).string()};
     all.insert(all.end(), more.begin(), more.end());
@@ -132,9 +111,6 @@ threads = 1
     EXPECT_EQ(run("train", {}, "whole").status, 0);
     return weights_of("whole");
   }
-  std::string weights_of(const std::string& name) {
-    return testing::slurp(dir_ / name / "checkpoints/step-12/model.safetensors");
-  }
   std::vector<nlohmann::json> events_of(const std::string& name, const std::string& event) {
     std::vector<nlohmann::json> found;
     std::istringstream in(testing::slurp(dir_ / name / "events.jsonl"));
@@ -143,10 +119,6 @@ threads = 1
       if (found.back()["event"] != event) found.pop_back();
     }
     return found;
-  }
-  size_t records_of(const std::string& name) {
-    const std::string lines = testing::slurp(dir_ / name / "metrics.jsonl");
-    return size_t(std::count(lines.begin(), lines.end(), '\n'));
   }
   std::vector<std::string> causes_of(const std::string& name) {
     std::vector<std::string> causes;
@@ -179,6 +151,11 @@ TEST_F(Supervise, ARunThatHangsIsEndedAndGoesOn) {
   EXPECT_EQ(weights_of("r"), whole);
 }
 
+TEST_F(Supervise, AnAttemptThatBringsNoCheckpointIsNoProgress) {
+  EXPECT_EQ(supervise("r", "kill@step:0:1", {"--attempts", "1"}).status, 93);
+  EXPECT_EQ(events_of("r", "ended")[0]["saved_step"], 0);
+}
+
 TEST_F(SuperviseSlow, ItGivesUpAfterThreeAttemptsWithoutProgress) {
   const Finished f = supervise("r", "kill@step:0:1,abort@step:0:1:2,exit3@step:0:1:3", {});
   EXPECT_EQ(f.status, 93);
@@ -198,16 +175,11 @@ TEST_F(Supervise, WhatCannotRunIsRefusedOnce) {
   EXPECT_SAYS(missing.err, "nowhere.bin");
 }
 
-bool wait_until(const std::function<bool()>& is) {
-  for (int i = 0; i < 2000 && !is(); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(5));
-  return is();
-}
-
 TEST_F(SuperviseSlow, AskedToStopItSavesAndTheSameCommandGoesOn) {
   const std::string whole = whole_weights();
   ::setenv("WEFT_FAULT", "slow@step:0:5", 1);
   testing::Process process({.args = words("r", {"checkpoint.save_interval=0"})});
-  ASSERT_TRUE(wait_until([&] { return records_of("r") >= 5; }));
+  ASSERT_TRUE(testing::wait_until([&] { return records_of("r") >= 5; }));
   process.send(SIGTERM);
   const Finished f = process.wait();
   EXPECT_EQ(f.status, 75) << f.err;
@@ -220,12 +192,12 @@ TEST_F(SuperviseSlow, AskedToStopItSavesAndTheSameCommandGoesOn) {
 TEST_F(SuperviseSlow, NoProcessOutlivesTheSupervisor) {
   ::setenv("WEFT_FAULT", "hang@step:0:5", 1);
   testing::Process process({.args = words("r", {})});
-  ASSERT_TRUE(wait_until([&] { return records_of("r") >= 5; }));
+  ASSERT_TRUE(testing::wait_until([&] { return records_of("r") >= 5; }));
   const std::vector<RankProcessHere> all = below(process.id(), processes_here());
   ASSERT_EQ(all.size(), 1u);
   process.send(SIGKILL);
   process.wait();
-  EXPECT_TRUE(wait_until([&] { return ::kill(all[0].id, 0) != 0; }));
+  EXPECT_TRUE(testing::wait_until([&] { return ::kill(all[0].id, 0) != 0; }));
   EXPECT_EQ(supervise("r", "", {}).status, 0);
 }
 

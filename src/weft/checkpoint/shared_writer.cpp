@@ -39,6 +39,15 @@ SharedWriter::SharedWriter(const std::filesystem::path& folder, const Safetensor
   buffer_.reserve(kBufferBytes);
 }
 
+SharedWriter::SharedWriter(const std::filesystem::path& folder, const SafetensorsLayout& layout,
+                           std::span<std::byte> room)
+    : folder_(folder),
+      layout_(layout),
+      fds_(layout.files().size()),
+      sums_(layout.num_tensors(), 0),
+      holds_(true),
+      room_(room) {}
+
 void SharedWriter::fail(size_t file, const char* what) const { fail_at(folder_ / layout_.files()[file].name, what); }
 
 void SharedWriter::write(std::string_view tensor, int64_t offset, std::span<const std::byte> bytes) {
@@ -50,11 +59,31 @@ void SharedWriter::write(std::string_view tensor, int64_t offset, std::span<cons
              "bytes [{}, {}) of {} cut a word", offset, offset + int64_t(bytes.size()), tensor);
   sums_[place.number] += word == 1 ? byte_sum(bytes, offset) : word_sum(bytes, offset / 4);
   const int64_t at = place.offset + offset;
+  if (holds_) return hold(place.file, at, bytes);
   const bool follows = place.file == buffered_file_ && at == buffered_at_ + int64_t(buffer_.size());
   if (!follows || buffer_.size() + bytes.size() > kBufferBytes) flush();
   if (bytes.size() > kBufferBytes) return write_at(place.file, at, bytes);
   if (buffer_.empty()) buffered_file_ = place.file, buffered_at_ = at;
   buffer_.insert(buffer_.end(), bytes.begin(), bytes.end());
+}
+
+void SharedWriter::hold(size_t file, int64_t at, std::span<const std::byte> bytes) {
+  WEFT_CHECK(held_ + int64_t(bytes.size()) <= int64_t(room_.size()),
+             "{} bytes more in a room of {}, of which {} are taken", bytes.size(), room_.size(), held_);
+  std::memcpy(room_.data() + held_, bytes.data(), bytes.size());
+  held_ += int64_t(bytes.size());
+  if (!runs_.empty() && runs_.back().file == file && runs_.back().at + runs_.back().bytes == at)
+    runs_.back().bytes += int64_t(bytes.size());
+  else
+    runs_.push_back({file, at, int64_t(bytes.size())});
+}
+
+void SharedWriter::write_held() {
+  int64_t from = 0;
+  for (const Held& run : runs_) {
+    write_at(run.file, run.at, room_.subspan(size_t(from), size_t(run.bytes)));
+    from += run.bytes;
+  }
 }
 
 void SharedWriter::flush() {

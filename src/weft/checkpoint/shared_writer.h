@@ -20,10 +20,16 @@ class SharedWriter {
  public:
   // The files must have been created.
   SharedWriter(const std::filesystem::path& folder, const SafetensorsLayout& layout);
+  // What is given to write is only copied into `room`, which must be large enough, and written by write_held. Both, and
+  // the layout, must stay.
+  SharedWriter(const std::filesystem::path& folder, const SafetensorsLayout& layout, std::span<std::byte> room);
 
   // Bytes [offset, offset + bytes.size()) of a tensor's data: whole words (TensorInFile::word_bytes), each once by one
   // rank. Runs that follow each other are written together.
   void write(std::string_view tensor, int64_t offset, std::span<const std::byte> bytes);
+  int64_t held() const { return held_; }  // bytes of the room
+  // Any thread may call it, when all was given. Blocks.
+  void write_held();
   // All that was written is on the disk. Blocks.
   void sync();
   // The word_sum of what was given to write, of each tensor, numbered as in the layout.
@@ -31,6 +37,7 @@ class SharedWriter {
 
  private:
   void flush();
+  void hold(size_t file, int64_t at, std::span<const std::byte> bytes);
   void write_at(size_t file, int64_t offset, std::span<const std::byte> bytes);
   [[noreturn]] void fail(size_t file, const char* what) const;  // with errno
 
@@ -41,6 +48,14 @@ class SharedWriter {
   size_t buffered_file_ = 0;
   int64_t buffered_at_ = 0;
   std::vector<uint64_t> sums_;
+  struct Held {
+    size_t file;
+    int64_t at, bytes;
+  };
+  const bool holds_ = false;
+  std::span<std::byte> room_;
+  int64_t held_ = 0;
+  std::vector<Held> runs_;  // of the room, one behind the other
 };
 
 }  // namespace weft

@@ -193,4 +193,12 @@ void write_hf_weights(SharedWriter& writer, const ModelSpec& model, const ParamS
       });
 }
 
+int64_t bytes_of_hf_weights(const ModelSpec& model, const ParamStore& params) {
+  const Stores stores(params, Stores::Use::save);
+  int64_t bytes = 0;
+  for (const HfTensor& t : trained_tensors(model))
+    for (const StoredBlock& block : stores.blocks_of(t)) bytes += block.master.bytes();
+  return bytes;
+}
+
 }  // namespace weft

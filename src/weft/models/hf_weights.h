@@ -29,5 +29,6 @@ void read_adapter_weights(const std::filesystem::path& folder, const ModelSpec& 
 SafetensorsLayout hf_layout(const ModelSpec& model, DType dtype);
 // Writes what this rank keeps of the masters into files of that layout.
 void write_hf_weights(SharedWriter& writer, const ModelSpec& model, const ParamStore& params);
+int64_t bytes_of_hf_weights(const ModelSpec& model, const ParamStore& params);  // that it writes; needs no memory
 
 }  // namespace weft

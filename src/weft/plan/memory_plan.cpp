@@ -136,6 +136,7 @@ std::vector<MemoryPlan::Row> MemoryPlan::rows() const {
   all.push_back({"scratch", "temporaries of layers, of the update", 1, scratch});
   all.push_back({"workspace", "temporaries of kernels", 1, workspace});
   all.push_back({"evaluation", "loss without training", 1, evaluation});
+  if (persistent.snapshot > 0) all.push_back({"snapshot", "of a checkpoint that is written", 1, persistent.snapshot});
   if (taught > 0) all.push_back({"states of the teacher", "what its head is given, till the loss", 1, taught});
   return all;
 }

@@ -122,6 +122,7 @@ struct Recipe {
   } parallel;
   struct Checkpoint {
     int64_t save_interval = 0, keep_latest = 2, keep_best = 0;
+    bool async_save = false;
     bool operator==(const Checkpoint&) const = default;
   } checkpoint;
   struct Run {

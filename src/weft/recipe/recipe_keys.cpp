@@ -362,6 +362,11 @@ std::vector<RecipeKey> recipe_keys(Recipe& r) {
        "checkpoints to keep beside them: of the steps with the least held-out loss, which are saved for it; 0: none",
        kMayChange},
 
+      {"checkpoint.async_save", &c.async_save, anything(),
+       "write checkpoints while the run goes on: a step waits only until they are copied in memory, which is planned; "
+       "the last one is waited for",
+       kMayChange},
+
       {"run.dir", &r.run.dir, anything(), "the run folder: records and checkpoints", kMayChange},
       {"run.backend", choice(r.run.backend), anything(),
        "kernels: vectorised ones, those of a GPU, or the plain fp64 ones that all others are tested against; auto: "

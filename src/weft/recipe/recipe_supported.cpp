@@ -230,6 +230,11 @@ void refuse_scores(const Recipe& r, Refusals& refusals) {
     return s.recipe.train.seq_length != first.train.seq_length || s.recipe.data.valid != first.data.valid ||
            s.recipe.train.objective != first.train.objective || s.recipe.objective != first.objective;
   });
+  refusals.add(r.checkpoint.async_save && r.checkpoint.save_interval == 0, "checkpoint.async_save",
+               "with save_interval = 0 there is only the last checkpoint, which is waited for",
+               "checkpoint.async_save = false");
+  refusals.add(r.checkpoint.async_save && r.run.backend == BackendKind::cuda, "checkpoint.async_save",
+               "the copy would take a GPU's memory", "checkpoint.async_save = false");
   refusals.add(r.checkpoint.keep_best > 0 && differ, fmt::format("checkpoint.keep_best = {}", r.checkpoint.keep_best),
                "phases have other lengths, held-out data or objectives, and their losses are not comparable",
                "checkpoint.keep_best = 0");

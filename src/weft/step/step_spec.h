@@ -34,6 +34,7 @@ struct StepSpec {
   Pipeline pipeline = {};
   Schedule schedule;             // of this rank's stage
   bool evaluates = false;        // is the loss also measured without training
+  bool saves_beside = false;     // are checkpoints written while the run goes on
   bool finds_likeliest = false;  // and whether a target is the likeliest token (TokenLosses::parts)
   // Does a step begin with forward-only passes over its batch (Objective): by the model itself, by each of the frozen
   // ones. Needs `evaluates`.

@@ -1,8 +1,10 @@
 #include "weft/step/training_state.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "weft/base/error.h"
+#include "weft/step/kept_states.h"
 
 namespace weft {
 
@@ -13,7 +15,8 @@ PersistentArenas::PersistentArenas(const Sizes& s, const std::shared_ptr<Memory>
       frozen("frozen weights", s.frozen, memory),
       transit("blocks in transit", s.transit, memory),
       constants("constants", s.constants, memory),
-      records("losses and norms", s.records, memory->shared()) {}
+      records("losses and norms", s.records, memory->shared()),
+      snapshot("snapshot", s.snapshot, memory) {}
 
 namespace {
 
@@ -32,7 +35,8 @@ PersistentArenas::PersistentArenas(const Sizes& s, const std::shared_ptr<Memory>
       frozen(kept.frozen ? begun_again(std::move(*kept.frozen), s.frozen) : Arena("frozen weights", s.frozen, memory)),
       transit("blocks in transit", s.transit, memory),
       constants("constants", s.constants, memory),
-      records("losses and norms", s.records, memory->shared()) {}
+      records("losses and norms", s.records, memory->shared()),
+      snapshot("snapshot", s.snapshot, memory) {}
 
 KeptArenas PersistentArenas::take_kept() {
   return {.params = std::move(params), .states = std::move(states), .frozen = std::move(frozen)};
@@ -45,7 +49,8 @@ PersistentArenas::Sizes PersistentArenas::peak() const {
           .frozen = frozen.peak(),
           .transit = transit.peak(),
           .constants = constants.peak(),
-          .records = records.peak()};
+          .records = records.peak(),
+          .snapshot = snapshot.peak()};
 }
 
 FrozenModel::FrozenModel(const FrozenSpec& spec, const StepSpec& step, PersistentArenas& arenas,
@@ -69,6 +74,8 @@ TrainingState::TrainingState(const ModelSpec& spec, const StepSpec& step, const 
   if (step.predicts_further) mtp_losses = arenas.records.alloc(DType::f64, losses.shape);
   if (step.distillation()) divergences = arenas.records.alloc(DType::f64, losses.shape);
   model.allocate_records(arenas.records, step.precision);
+  if (step.saves_beside)
+    snapshot = arenas.snapshot.alloc(DType::u8, {std::max<int64_t>(1, bytes_to_save(spec, params, optimizer))});
 }
 
 double wait_sum_losses(const ProcessMesh& mesh, const Tensor& losses) {

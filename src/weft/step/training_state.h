@@ -19,9 +19,10 @@ struct KeptArenas {
 // Default-made, they count: a dry run. With capacities, they hold.
 struct PersistentArenas {
   struct Sizes {
-    int64_t params = 0, grads = 0, states = 0, frozen = 0, transit = 0, constants = 0, records = 0;  // bytes
+    int64_t params = 0, grads = 0, states = 0, frozen = 0, transit = 0, constants = 0, records = 0,
+            snapshot = 0;  // bytes
     bool operator==(const Sizes&) const = default;
-    int64_t total() const { return params + grads + states + frozen + transit + constants + records; }
+    int64_t total() const { return params + grads + states + frozen + transit + constants + records + snapshot; }
   };
   PersistentArenas() = default;
   explicit PersistentArenas(const Sizes& sizes, const std::shared_ptr<Memory>& memory = host_memory());
@@ -37,6 +38,7 @@ struct PersistentArenas {
   Arena transit{"blocks in transit"};  // of ZeRO: whole units, fetched or to be reduced
   Arena constants{"constants"};        // the tables of rotations
   Arena records{"losses and norms"};   // where the host reaches them
+  Arena snapshot{"snapshot"};          // of what is written while the run goes on
 };
 
 // A model that scores.
@@ -59,6 +61,7 @@ class TrainingState {
   // f64 [micro-batches of a step, of all ranks]: sums over counted tokens, and of multi-token prediction, if there is.
   Tensor losses, mtp_losses;
   Tensor divergences;  // likewise, from a teacher, here or stored
+  Tensor snapshot;     // u8, of as many bytes as this rank writes of a checkpoint; none where it writes at once
 };
 
 // The sum of the losses of all micro-batches, of all ranks: each is the sum over the ranks of cp that share its

@@ -58,11 +58,10 @@ std::filesystem::path config_in_checkpoint(const std::filesystem::path& checkpoi
 // How far a checkpoint is. Throws FileError.
 Progressed read_progress(const std::filesystem::path& checkpoint);
 
-// Writes RUN/checkpoints/step-N: to a temporary name, synced, read again and compared with its hashes, renamed. What is
-// there already stays until then. Every rank calls this and writes its share of what it keeps, on a file system that
-// all of them see. Throws the same FileError on all; then nothing has changed.
-std::filesystem::path save_checkpoint(const std::filesystem::path& run, const TrainingState& state,
-                                      const CheckpointSource& source);
+// The tensors of the optimizer's state, of the whole model: numbers in the run's statistics dtype.
+SafetensorsLayout optimizer_layout(const ModelSpec& model, const Optimizer& optimizer, DType dtype);
+// Writes weft/state.json. `tokenizer`: the name of its file in the checkpoint. Throws FileError.
+void save_progress(const std::filesystem::path& file, const Progressed& progressed, const std::string& tokenizer);
 // Restores what this rank keeps of weights and optimizer state, bit for bit, of a checkpoint that has been checked
 // (train/checkpoint_folders.h). Throws FileError that names what does not fit.
 Progressed load_checkpoint(const std::filesystem::path& checkpoint, const ModelSpec& model, TrainingState& state,

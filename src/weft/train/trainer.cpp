@@ -225,10 +225,13 @@ RunEnd Trainer::run() {
     const StepRecord record = step_once();
     if (leads()) records_->step(record);
     tell_of_rate();
+    go_on_saving(SaveWait::no);
     if (evaluation_due()) evaluate();
     if (tasks_due()) score_tasks();
+    if (recipe_.checkpoint.keep_best > 0) go_on_saving(SaveWait::yes);  // how good it is counts
     if (due(recipe_.checkpoint.save_interval) || is_among_best()) save(false);
   }
+  go_on_saving(SaveWait::yes);
   if (step_ == end_step() && step_ < recipe_.train.train_iters && !stopped()) {
     require_results();
     if (keeps_end_) save(true);
@@ -428,6 +431,7 @@ void Trainer::report_nonfinite(double loss, double norm) {
                                            : fmt::format(" at the least loss scale, {}", loss_scale_.state.scale));
   const std::string advice = fmt::format(
       "; weights and checkpoints are those of step {}. Lower optimizer.lr, or look at the data of this step", step_);
+  go_on_saving(SaveWait::yes);
   const std::string gradient = first_text(*rank_.mesh.pp, rank_.state.norm->wait_first_nonfinite(rank_.backend));
   const std::string weight = wait_first_bad_weight();
   const std::string began = weight.empty() ? "" : fmt::format("; the step began with {} are not finite", weight);
@@ -521,79 +525,6 @@ void Trainer::refuse_unchanged_adapter() const {
 // The report of the first rank that keeps a weight that is not finite; the same on every rank.
 std::string Trainer::wait_first_bad_weight() {
   return first_text(*rank_.mesh.world, rank_.state.norm->wait_first_nonfinite_weight(rank_.backend));
-}
-
-// Whether this step was evaluated, and its checkpoint is one that checkpoint.keep_best keeps: what the first rank sees
-// in the run's folder, on all of them.
-bool Trainer::is_among_best() const {
-  const int64_t most = recipe_.checkpoint.keep_best;
-  if (most == 0 || evaluated_step_ != step_ || !held_out_) return false;
-  bool is_one = false;
-  if (leads()) {
-    const auto best = best_checkpoints(recipe_.run.dir, most);
-    is_one = int64_t(best.size()) < most || held_out_->loss < best.back().held_out.loss;
-  }
-  return any_rank(is_one);
-}
-
-// A save that fails leaves the older checkpoints and does not end the run; the last one does.
-void Trainer::save(bool last) {
-  if (saved_step_ == step_ || step_ == 0) return;
-  enter(RunSection::save);
-  refuse_bad_weights();
-  try {
-    refuse_unchanged_adapter();
-    try_save();
-  } catch (const FileError& e) {
-    if (last)
-      throw NotSavedError(fmt::format(
-          "step {}: the {} FAILED, {}: {}. When that is mended, the same command goes on from {}", step_,
-          keeps_end_ && step_ == end_step() ? "save of the next phase's reference" : "last save of the run",
-          saved_step_ > 0 ? fmt::format("what came after step {} is lost", saved_step_) : "nothing of it is saved",
-          e.what(), saved_step_ > 0 ? "there" : "the start"));
-    if (leads()) records_->note(fmt::format("step {}: NOT SAVED, older checkpoints are kept: {}", step_, e.what()));
-  }
-}
-
-void Trainer::try_save() {
-  const DType stat = rank_.plan.step.precision.stat;
-  KeptCheckpoints kept;
-  agree(*rank_.mesh.world, [&] {
-    if (!leads()) return;
-    records_->sync();  // the records of every step that the checkpoint holds
-    kept = kept_checkpoints(whole_);
-  });
-  const int64_t bytes = checkpoint_bytes(rank_.plan.model, *rank_.plan.optimizer, stat).total;
-  for (const std::string& note : make_room(recipe_.run.dir, kept, bytes, *rank_.mesh.world, machine_.threads))
-    records_->note(fmt::format("step {}: {}", step_, note));
-  const bool scales = loss_scale_.kind != LossScale::Kind::none;
-  const auto loss_scale = scales ? std::optional(loss_scale_.state) : std::nullopt;
-  const auto path = save_checkpoint(recipe_.run.dir, rank_.state,
-                                    {.model = rank_.plan.model,
-                                     .optimizer = *rank_.plan.optimizer,
-                                     .progressed = {.step = step_,
-                                                    .samples = samples_at(step_),
-                                                    .data = data_.train->fingerprint(),
-                                                    .seed = uint64_t(recipe_.train.seed),
-                                                    .loss_scale = loss_scale,
-                                                    .sources = data_.sources,
-                                                    .context = context_,
-                                                    .held_out = evaluated_step_ == step_ ? held_out_ : std::nullopt,
-                                                    .base = base_,
-                                                    .teacher = teacher_,
-                                                    .reference = reference_weights_,
-                                                    .place = place_at(step_)},
-                                     .model_folder = recipe_.model.path,
-                                     .tokenizer = kept_tokenizer(recipe_.run.dir),
-                                     .is_tokenizer_known = is_tokenizer_kept(recipe_),
-                                     .config = config_of_checkpoint(),
-                                     .adapter = rank_.plan.config.adapter,
-                                     .recipe = to_toml(whole_),
-                                     .num_threads = machine_.threads});
-  saved_step_ = step_;
-  if (!leads()) return;
-  prune_checkpoints(recipe_.run.dir, kept_checkpoints(whole_));
-  records_->note(fmt::format("step {}: saved {}", step_, path.string()));
 }
 
 }  // namespace weft

@@ -9,7 +9,7 @@
 #include "weft/data/row_order.h"
 #include "weft/records/run_records.h"
 #include "weft/train/batch_loader.h"
-#include "weft/train/checkpoint_state.h"
+#include "weft/train/checkpoint_save.h"
 #include "weft/train/evaluate_rows.h"
 #include "weft/train/matmul_rate.h"
 #include "weft/train/rank_run.h"
@@ -122,7 +122,11 @@ class Trainer {
   std::string wait_first_bad_weight();
   bool is_among_best() const;
   void save(bool last);
-  void try_save();
+  enum class SaveWait : uint8_t { no, yes };
+  void begin_save();
+  void go_on_saving(SaveWait wait);
+  void has_saved(const CheckpointSave& save);
+  void tell_not_saved(int64_t step, const FileError& e);
   bool due(int64_t interval) const { return interval > 0 && step_ % interval == 0; }
 
   // Both constant once the data is open: the run's, which has phases, and the values of this span. Without phases they
@@ -148,6 +152,7 @@ class Trainer {
   bool follows_ = false;                            // another span of the run
   bool adapter_changed_ = false;                    // by a step of this run, or of the one that it goes on from
   std::string base_, teacher_, reference_weights_;  // fingerprints of weights that it reads and never writes
+  std::unique_ptr<CheckpointSave> saving_;          // under way
   MatmulRate matmul_rate_;
   std::vector<std::string> notes_;       // of the start: where it goes on, what was passed over
   std::unique_ptr<RunRecords> records_;  // of the rank that leads

@@ -1,0 +1,60 @@
+// Writing a checkpoint, at once or while the run goes on.
+#pragma once
+#include <atomic>
+#include <memory>
+#include <thread>
+
+#include "weft/base/durable_file.h"
+#include "weft/train/checkpoint_state.h"
+
+namespace weft {
+
+// Writes RUN/checkpoints/step-N: to a temporary name, synced, read again and compared with its hashes, renamed. What is
+// there already stays until then. Every rank makes one and writes its share of what it keeps, on a file system that all
+// of them see. Where the state has room for a snapshot, the constructor returns when this rank's share has been copied
+// there; a thread of the save's own writes and reads, and the state may change meanwhile. Else it writes at once.
+//
+// All but the destructor are collective, and throw the same FileError on all ranks; then nothing has changed, and the
+// save is over. `state`, and the model and optimizer of `source`, must outlive it. Destroyed before its end, it waits
+// for its thread and leaves nothing.
+class CheckpointSave {
+ public:
+  CheckpointSave(const std::filesystem::path& run, const TrainingState& state, CheckpointSource source);
+  ~CheckpointSave();
+  CheckpointSave(const CheckpointSave&) = delete;
+  CheckpointSave& operator=(const CheckpointSave&) = delete;
+
+  // Goes on where all ranks have done what they were doing, without waiting for a disk's data. True: it is saved.
+  bool advance();
+  // Waits until it is saved.
+  void wait();
+  const std::filesystem::path& path() const { return path_; }
+  int64_t step() const { return source_.progressed.step; }
+
+ private:
+  struct Files;
+  enum class Doing : uint8_t { writes, reads, nothing };
+  void create();
+  void take_snapshot();
+  void run_beside(const std::function<void()>& f);
+  void join();
+  void write_small_files();
+  void begin_to_read();
+  void judge();
+  int rank() const;
+
+  const TrainingState& state_;
+  const CheckpointSource source_;
+  Communicator& ranks_;
+  const std::filesystem::path path_;
+  std::unique_ptr<DurableFolder> folder_;  // of the rank that leads
+  std::unique_ptr<Files> files_;
+  Doing doing_ = Doing::writes;
+  std::unique_ptr<CheckpointCheck> check_;
+  std::vector<uint64_t> sums_;
+  std::thread thread_;
+  std::atomic<bool> is_done_{true};  // what the thread was doing
+  std::string failure_;              // why it did not
+};
+
+}  // namespace weft
