@@ -7,8 +7,8 @@
 #include <nlohmann/json.hpp>
 
 #include "weft/apps/attempts.h"
-#include "weft/apps/commands.h"
 #include "weft/apps/backends.h"
+#include "weft/apps/commands.h"
 #include "weft/apps/launch.h"
 #include "weft/base/error.h"
 #include "weft/base/json.h"

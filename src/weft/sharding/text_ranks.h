@@ -24,9 +24,9 @@ Run columns_of_rank(const ProcessMesh& mesh, int64_t columns);
 // All are for rows that every rank of cp has, while each keeps other keys of their texts. Both functions block.
 // x [n, d] of each rank, one behind the other in the order of ranks [cp n, d]: x itself, or in `out`.
 Tensor rows_of_all_keepers(const ProcessMesh& mesh, const Tensor& x, Arena& out);
-// The part of the experts' work on such rows that a rank does. Where experts are cut over ep: what falls to its experts,
-// shared with the ranks that hold the same ones; else its share of all of it. None: where ranks of dp, which have rows
-// of their own, are among those.
+// The part of the experts' work on such rows that a rank does. Where experts are cut over ep: what falls to its
+// experts, shared with the ranks that hold the same ones; else its share of all of it. None: where ranks of dp, which
+// have rows of their own, are among those.
 std::optional<RankOf> sharer_of_experts(const ProcessMesh& mesh);
 // x [n, d], a summand on each rank (its rows, and zeros for those of others): the sum on all of them, in place.
 Tensor sum_over_keepers(const ProcessMesh& mesh, const Tensor& x, Arena& scratch);
