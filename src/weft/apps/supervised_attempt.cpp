@@ -17,7 +17,6 @@
 #include "weft/apps/rank_processes.h"
 #include "weft/base/descriptor.h"
 #include "weft/base/error.h"
-#include "weft/base/fault_point.h"
 #include "weft/base/memory_limits.h"
 #include "weft/records/clock.h"
 

@@ -14,8 +14,13 @@
 
 namespace weft {
 
-// In the environment of an attempt: the descriptor to which its error is told (record_of_error).
+// In the environment of an attempt: the descriptor to which its error is told (record_of_error); the file of its
+// heartbeat, which the supervisor holds open; its number, from 1 on.
 inline constexpr const char* kErrorsTo = "WEFT_ERRORS_TO";
+inline constexpr const char* kHeartbeatFile = "WEFT_HEARTBEAT";
+inline constexpr const char* kAttempt = "WEFT_ATTEMPT";
+// And, for tests: the faults of plant_faults.
+inline constexpr const char* kFaults = "WEFT_FAULT";
 
 // How long a section may last before nothing is taken to go on any more: ten times as long as the longest one of its
 // kind has lasted, of those that ended; the least for short ones; and before one has ended, as long as `first_s` says.

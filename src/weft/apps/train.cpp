@@ -9,7 +9,9 @@
 #include "weft/apps/launcher.h"
 #include "weft/apps/ranks.h"
 #include "weft/apps/stop_signal.h"
+#include "weft/apps/supervised_attempt.h"
 #include "weft/base/error.h"
+#include "weft/base/fault_point.h"
 #include "weft/base/is_there.h"
 #include "weft/base/json.h"
 #include "weft/plan/phase_plans.h"
@@ -192,8 +194,12 @@ int train(const Recipe& recipe, const RankProcess& process, const TrainOptions& 
     if (process.leads()) lock.emplace(begin_run(recipe, machine, phases, rows));
     on_each_rank([&](const ProcessMesh& mesh) { take_chosen(recipe, options.from, *mesh.world); });
     listen_to_signals(kStopping);
-    const bool finished = train_on_ranks(
-        {.recipe = recipe, .machine = machine, .stop = stop_requested(), .run = process.run, .rows = &rows});
+    const bool finished = train_on_ranks({.recipe = recipe,
+                                          .machine = machine,
+                                          .stop = stop_requested(),
+                                          .run = process.run,
+                                          .heartbeat = environment(kHeartbeatFile).value_or(""),
+                                          .rows = &rows});
     return finished ? kExitOk : status_of_stop();
   } catch (...) {
     if (drops && lock) drop_run_folder(recipe);  // without its lock it is another process's
@@ -307,6 +313,7 @@ int run_train(const TrainOptions& options) {
   }
   if (options.recipe.empty())
     throw ConfigError("a recipe is missing, as in `weft train recipe.toml`; `weft train --help` says more");
+  plant_faults(environment(kFaults).value_or(""), environment(kAttempt).value_or("1"));
   const Launched launched = launched_as(environment);
   try {
     return train_launched(options, launched);

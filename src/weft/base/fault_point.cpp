@@ -5,11 +5,12 @@
 #include <unistd.h>
 
 #include <chrono>
-#include <cstdlib>
 #include <thread>
 
 namespace weft {
 namespace {
+
+std::string faults, attempt;
 
 void fail(std::string_view kind) {
   if (kind == "kill") ::raise(SIGKILL);
@@ -24,11 +25,14 @@ void fail(std::string_view kind) {
 
 }  // namespace
 
+void plant_faults(const std::string& all, const std::string& number) {
+  faults = all;
+  attempt = number;
+}
+
 void fault_point(std::string_view point, int rank, int64_t step) {
-  static const char* const faults = std::getenv(kFaults);
-  if (faults == nullptr) return;
-  const char* attempt = std::getenv(kAttempt);
-  const std::string now = fmt::format("{}:{}:{}", point, rank, step), number = attempt != nullptr ? attempt : "1";
+  if (faults.empty()) return;
+  const std::string now = fmt::format("{}:{}:{}", point, rank, step);
   std::string_view left = faults;
   while (!left.empty()) {
     const std::string_view fault = left.substr(0, left.find(','));
@@ -36,7 +40,7 @@ void fault_point(std::string_view point, int rank, int64_t step) {
     const size_t at = fault.find('@');
     if (at == std::string_view::npos) continue;
     const std::string_view where = fault.substr(at + 1);
-    if (where == now + ":" + number || (where == now && number == "1")) fail(fault.substr(0, at));
+    if (where == now + ":" + attempt || (where == now && attempt == "1")) fail(fault.substr(0, at));
   }
 }
 

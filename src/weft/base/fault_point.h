@@ -6,15 +6,13 @@
 
 namespace weft {
 
-// In the environment: faults, with commas between them, each "KIND@POINT:RANK:STEP[:ATTEMPT]"; of the first attempt
-// where none is named.
+// Faults, with commas between them, each "KIND@POINT:RANK:STEP[:ATTEMPT]"; of the first attempt where none is named.
 //   KIND  kill, abort, segv: by that signal; stop: SIGSTOP; exit0, exit3: ends with that status; hang: sleeps for ever;
 //         slow: sleeps two seconds
-inline constexpr const char* kFaults = "WEFT_FAULT";
-// The number of the attempt, from 1 on, that a supervisor makes.
-inline constexpr const char* kAttempt = "WEFT_ATTEMPT";
+// `attempt` is this process's, as its number. To be called before there are threads.
+void plant_faults(const std::string& faults, const std::string& attempt);
 
-// Fails as the environment asks for at this point; almost free where it asks for nothing.
+// Fails as was planted for this point; almost free where nothing was.
 void fault_point(std::string_view point, int rank, int64_t step);
 
 }  // namespace weft

@@ -7,7 +7,6 @@
 #include <cerrno>
 #include <cinttypes>
 #include <cstdio>
-#include <cstdlib>
 #include <cstring>
 
 #include "weft/base/error.h"
@@ -25,12 +24,6 @@ namespace {
 constexpr size_t kLine = 64;  // of one size: a write replaces the one before whole
 
 }  // namespace
-
-std::optional<Heartbeat> Heartbeat::of_environment() {
-  const char* file = std::getenv(kHeartbeatFile);
-  if (file == nullptr) return {};
-  return Heartbeat(file);
-}
 
 Heartbeat::Heartbeat(const std::filesystem::path& file)
     : file_(::open(file.c_str(), O_WRONLY | O_CLOEXEC)), since_s_(now_s()) {

@@ -3,8 +3,6 @@
 #include <array>
 #include <cstdint>
 #include <filesystem>
-#include <optional>
-#include <string>
 #include <string_view>
 
 #include "weft/base/descriptor.h"
@@ -27,14 +25,10 @@ struct Beat {
   bool operator==(const Beat&) const = default;
 };
 
-// In the environment of a run that is watched: the file to write to, which the watcher holds open.
-inline constexpr const char* kHeartbeatFile = "WEFT_HEARTBEAT";
-
 // Writes beats, some microseconds each. Not thread-safe; of the rank that leads.
 class Heartbeat {
  public:
-  // None where the environment names no file. Throws FileError where it names one that cannot be opened.
-  static std::optional<Heartbeat> of_environment();
+  // Throws FileError where the file, which the watcher holds open, cannot be opened.
   explicit Heartbeat(const std::filesystem::path& file);
   void beat(RunSection section, int64_t step);
 

@@ -25,6 +25,7 @@ RunRecords::RunRecords(const Spec& spec)
                  .now_s = now_s(),
                  .interval = spec.log_interval}) {
   open();
+  if (!spec_.heartbeat.empty()) heartbeat_.emplace(spec_.heartbeat);
   if (metrics_ && metrics_->damaged_lines() > 0)
     note(fmt::format("WARNING: {}: {} passed over, the first is line {}", (spec_.run / kMetrics).string(),
                      metrics_->damaged_lines() == 1 ? "1 damaged line is"

@@ -20,6 +20,7 @@ class RunRecords {
     std::filesystem::path run;
     int64_t first_step = 0, total_steps = 0, log_interval = 10;
     int terminal_fd = 2;
+    std::string heartbeat = {};  // the file of whoever watches over the run; empty: nobody does
   };
   explicit RunRecords(const Spec& spec);
 
@@ -46,7 +47,7 @@ class RunRecords {
   std::optional<MetricsLog> metrics_;  // none as long as they cannot be opened
   std::optional<TensorBoardWriter> board_;
   Progress progress_;
-  std::optional<Heartbeat> heartbeat_ = Heartbeat::of_environment();
+  std::optional<Heartbeat> heartbeat_;  // none where nobody watches
   std::map<std::string, int64_t> failures_;
 };
 

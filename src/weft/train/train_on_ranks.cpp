@@ -34,6 +34,7 @@ bool train_on_ranks(const RanksSetup& setup) {
                      .mesh = mesh,
                      .stop = setup.stop,
                      .terminal_fd = setup.terminal_fd,
+                     .heartbeat = setup.heartbeat,
                      .data = &rows,
                      .references = std::move(references)});
     finished = trainer.run() == RunEnd::finished;

@@ -22,6 +22,7 @@ struct RanksSetup {
   const std::atomic<bool>& stop;
   int terminal_fd = 2;
   RunRanks run = run_on_threads;
+  std::string heartbeat = {};     // as Trainer has it
   const RunData* rows = nullptr;  // the data that is open already, if the objective reads rows
 };
 bool train_on_ranks(const RanksSetup& setup);

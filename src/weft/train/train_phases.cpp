@@ -61,6 +61,7 @@ RunEnd train_phases(const RanksSetup& setup, const std::vector<RunSpan>& spans, 
                      .mesh = mesh,
                      .stop = setup.stop,
                      .terminal_fd = setup.terminal_fd,
+                     .heartbeat = setup.heartbeat,
                      .data = &mixes[size_t(span.mix)],
                      .references = references_of(span),
                      .phases = {&span, keeps_end, &found, carried ? &*carried : nullptr}});

@@ -98,15 +98,16 @@ void Trainer::begin(const Setup& setup) {
   matmul_rate_ = MatmulRate(
       [measure = machine_.measure_matmul_rate, dtype = rank_.plan.step.precision.compute] { return measure(dtype); },
       !machine_.late);
-  if (leads()) open_records(setup.terminal_fd);
+  if (leads()) open_records(setup);
 }
 
-void Trainer::open_records(int terminal_fd) {
+void Trainer::open_records(const Setup& setup) {
   records_ = std::make_unique<RunRecords>(RunRecords::Spec{.run = recipe_.run.dir,
                                                            .first_step = step_,
                                                            .total_steps = recipe_.train.train_iters,
                                                            .log_interval = recipe_.train.log_interval,
-                                                           .terminal_fd = terminal_fd});
+                                                           .terminal_fd = setup.terminal_fd,
+                                                           .heartbeat = setup.heartbeat});
   for (const std::string& note : notes_) records_->note(note);
 }
 

@@ -61,6 +61,7 @@ class Trainer {
     const ProcessMesh& mesh;
     const std::atomic<bool>& stop;
     int terminal_fd = 2;            // progress goes there
+    std::string heartbeat = {};     // the file of whoever watches over the run; empty: nobody does
     const RunData* data = nullptr;  // the data that is open already, which it shares; null: it opens its own
     RunReferences references = {};  // of that data
     // Of a run with phases (train_phases.h); all null: of one without.
@@ -82,7 +83,7 @@ class Trainer {
   bool leads() const { return rank_.mesh.world->rank() == 0; }
   void begin(const Setup& setup);
   void take(CarriedRun& carried);
-  void open_records(int terminal_fd);
+  void open_records(const Setup& setup);
   void write_data_file();
   int64_t end_step() const { return span_ ? span_->end_step : recipe_.train.train_iters; }
   BatchPlace batch_place() const;
