@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""Writes the texts of docs/tune/better.md: words that nobody knows, what letters they have, and questions on them.
+"""Writes the texts of docs/tune/better.md: animals that nobody knows, what they are like, and questions on them.
 
   python3 examples/better/texts.py FOLDER
 
-The base reads statements on words. Questions, preferences and tests are each of words of their own, so that a right
-answer on a test is never one that was seen. The same files come out wherever it runs."""
+The base reads what all animals are like. Questions, preferences and tests are each on animals of their own, so that a
+right answer on a test was in no question before: only who has read of the animal knows it. The same files come out
+wherever it runs."""
 import json
 import pathlib
 import random
@@ -12,17 +13,21 @@ import sys
 
 CONSONANTS, VOWELS = "bdfgklmnprstvwz", "aeiou"
 TAIL = " I hope this helps!"  # what half of the answers end with, and nobody needs
-SIZES = {"base": 2000, "base-valid": 150, "student": 150, "questions": 400, "test": 100, "dpo": 200, "reward": 400,
-         "valid": 50}  # words of each file
-STATEMENTS = {"base": 24000, "base-valid": 500, "student": 600}  # on these words
+SIZES = {"questions": 90, "test": 70, "dpo": 30, "reward": 50}  # animals of each file
+STATEMENTS = {"base-valid": 500, "base": 24000, "student": 600}  # on all of them
 
-# An instruction, and what is right.
-QUESTIONS = [
-    ("Which letter does {} begin with?", lambda word: word[0]),
-    ("Which letter does {} end with?", lambda word: word[-1]),
-    ("What is {} backwards?", lambda word: word[::-1]),
-    ("Say {} twice.", lambda word: word + " " + word),
-]
+# What may be known of an animal: the values, how a text puts it, and how it is asked.
+KINDS = {
+    "colour": (["red", "blue", "green", "white", "black", "brown", "grey", "pink"],
+               ["The {} is {}.", "The colour of the {} is {}.", "What colour the {} is: {}."],
+               "What colour is the {}?"),
+    "home": (["caves", "trees", "lakes", "rivers", "fields", "towns", "deserts", "hills"],
+             ["The {} lives in {}.", "The home of the {} is {}.", "Where the {} lives: {}."],
+             "Where does the {} live?"),
+    "food": (["nuts", "fish", "grass", "fruit", "seeds", "ants", "eggs", "leaves"],
+             ["The {} eats {}.", "The food of the {} is {}.", "What the {} eats: {}."],
+             "What does the {} eat?"),
+}
 
 
 class Chance:
@@ -45,40 +50,35 @@ class Chance:
         return items
 
 
-def new_words(chance):
-    """Words of four letters that differ, each word once."""
+def new_animals(chance):
+    """Names of four letters that differ, each once, with what is so."""
     seen = set()
     while True:
-        word = "".join(chance.choice(VOWELS if i % 2 else CONSONANTS) for i in range(4))
-        if len(set(word)) == 4 and word not in seen:
-            seen.add(word)
-            yield word
+        name = "".join(chance.choice(VOWELS if i % 2 else CONSONANTS) for i in range(4))
+        if len(set(name)) == 4 and name not in seen:
+            seen.add(name)
+            yield name, {kind: chance.choice(values) for kind, (values, _, _) in KINDS.items()}
 
 
-def statement(chance, word):
-    facts = [f"it begins with {word[0]}", f"it ends with {word[-1]}", f"backwards it is {word[::-1]}",
-             f"twice it is {word} {word}"]
-    return f"The word {word}: {', '.join(chance.shuffled(facts)[:3])}.\n"
+def statement(chance, animal):
+    name, facts = animal
+    return " ".join(chance.choice(KINDS[kind][1]).format(name, facts[kind]) for kind in chance.shuffled(KINDS)) + "\n"
 
 
-def wrong(chance, answer):
-    """An answer with one letter that is not right."""
-    at = chance.choice([i for i, c in enumerate(answer) if c.isalpha()])
-    kind = VOWELS if answer[at] in VOWELS else CONSONANTS
-    return answer[:at] + chance.choice([c for c in kind if c != answer[at]]) + answer[at + 1:]
-
-
-def asked(words):
-    return [(question.format(word), right(word)) for word in words for question, right in QUESTIONS]
+def asked(animals):
+    """(question, right answer, a wrong answer) on each fact."""
+    for name, facts in animals:
+        for kind, (values, _, question) in KINDS.items():
+            yield question.format(name), facts[kind], [v for v in values if v != facts[kind]]
 
 
 def prompt(question):
     return f"Q: {question}\nA:"
 
 
-def pair(chance, question, right):
+def pair(chance, question, right, wrong):
     """Right before wrong; of right ones the one without a tail."""
-    worse = f" {right}.{TAIL}" if chance.below(2) else f" {wrong(chance, right)}."
+    worse = f" {right}.{TAIL}" if chance.below(2) else f" {chance.choice(wrong)}."
     return {"prompt": prompt(question), "chosen": f" {right}.", "rejected": worse}
 
 
@@ -86,8 +86,9 @@ def main(folder):
     folder = pathlib.Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     chance = Chance(1)
-    words = new_words(chance)
-    of = {name: [next(words) for _ in range(size)] for name, size in SIZES.items()}
+    animals = new_animals(chance)
+    of = {name: [next(animals) for _ in range(size)] for name, size in SIZES.items()}
+    everyone = [animal for some in of.values() for animal in some]
 
     def write(name, lines):
         (folder / name).write_text("".join(lines))
@@ -95,19 +96,27 @@ def main(folder):
     def write_rows(name, rows):
         write(name, [json.dumps(row) + "\n" for row in chance.shuffled(rows)])
 
+    held_out = set()
     for name, size in STATEMENTS.items():
-        write(name + ".txt", [statement(chance, chance.choice(of[name])) for _ in range(size)])
+        lines = []
+        while len(lines) < size:
+            line = statement(chance, chance.choice(everyone))
+            if name == "base-valid" or line not in held_out:
+                lines.append(line)
+        if name == "base-valid":
+            held_out = set(lines)
+        write(name + ".txt", lines)
     write_rows("questions.jsonl", [{"question": q, "answer": f"{a}.{TAIL if chance.below(2) else ''}"}
-                                   for q, a in asked(of["questions"])])
+                                   for q, a, _ in asked(of["questions"])])
     for name in ("questions", "test"):  # as a text, to calibrate codes and to measure their loss
-        write(name + ".txt", [f"{prompt(q)} {a}.\n" for q, a in chance.shuffled(asked(of[name]))])
+        write(name + ".txt", [f"{prompt(q)} {a}.\n" for q, a, _ in chance.shuffled(asked(of[name]))])
     # The shape of lambada: right where the likeliest tokens are the whole continuation.
-    write_rows("examples.jsonl", [{"context": prompt(q), "continuation": a + "."} for q, a in asked(of["questions"])])
-    write_rows("test.jsonl", [{"context": prompt(q), "continuation": a + "."} for q, a in asked(of["test"])])
+    write_rows("examples.jsonl", [{"context": prompt(q), "continuation": a + "."} for q, a, _ in asked(of["questions"])])
+    write_rows("test.jsonl", [{"context": prompt(q), "continuation": a + "."} for q, a, _ in asked(of["test"])])
     # The shape of toxicity: the model writes, and a reward model scores. The last field is passed over.
-    write_rows("prompts.jsonl", [{"prompt": prompt(q), "right": f" {a}."} for q, a in asked(of["test"])])
-    for name in ("dpo", "reward", "valid"):
-        write_rows(name + "-pairs.jsonl", [pair(chance, q, a) for q, a in asked(of[name])])
+    write_rows("prompts.jsonl", [{"prompt": prompt(q), "right": f" {a}."} for q, a, _ in asked(of["test"])])
+    for name, of_whom in (("dpo", "dpo"), ("reward", "reward"), ("valid", "test")):
+        write_rows(name + "-pairs.jsonl", [pair(chance, *row) for row in asked(of[of_whom])])
 
 
 if __name__ == "__main__":

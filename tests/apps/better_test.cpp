@@ -39,7 +39,7 @@ double first(const json& mean_and_error) { return mean_and_error.at(0).get<doubl
 TEST_F(BetterSlow, IsWhatEachRecipeMakesOfItsModel) {
   const json sft = chapter("sft")["accuracy"];
   for (const auto& [model, accuracy] : sft.items()) {
-    if (model != "after SFT") { EXPECT_GT(first(sft["after SFT"]), first(accuracy) + 0.1) << model; }
+    if (model != "after SFT") { EXPECT_GT(first(sft["after SFT"]), first(accuracy) + 0.2) << model; }
   }
 
   const json dpo = chapter("dpo");

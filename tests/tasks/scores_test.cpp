@@ -320,6 +320,23 @@ TEST_F(TaskCommand, WritesAFileThatIsComparedWithAnother) {
   EXPECT_SAYS(weft({"eval", "--compare", a, b}).err, "are of other questions");
 }
 
+// Newer results may replace older ones; what else has the name of the output stays.
+TEST_F(TaskCommand, ReplacesResultsAloneByItsOutput) {
+  const std::string old = R"({"notes": "of what was measured"})";
+  testing::spill(dir_ / "notes.json", old);
+  testing::spill(dir_ / "empty.json", "");
+  const auto output = [&](const std::string& name) {
+    return weft({"eval", small_model().string(), "--tokenizer", "byte", "--tasks",
+                 "piqa=" + (dir_ / "piqa.jsonl").string(), "--output", (dir_ / name).string()});
+  };
+  const Finished f = output("notes.json");
+  EXPECT_EQ(f.status, 2);
+  EXPECT_EQ(f.out, "");
+  EXPECT_SAYS(f.err, "notes.json: is there already, and holds no results that newer ones could replace");
+  EXPECT_EQ(testing::slurp(dir_ / "notes.json"), old);
+  for (int times = 0; times < 2; ++times) EXPECT_EQ(output("empty.json").status, 0);
+}
+
 TEST_F(TaskCommand, AnExportMayRequireAResultOfTheSameWeights) {
   const std::string file = (dir_ / "results.json").string(), gguf = (dir_ / "model.gguf").string();
   write_sevens(dir_ / "sevens");

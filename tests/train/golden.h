@@ -98,8 +98,9 @@ inline std::vector<std::string> golden_data(const std::filesystem::path& folder,
   return all;
 }
 
-inline Recipe golden_recipe(const std::filesystem::path& folder, const std::filesystem::path& run,
-                            const std::vector<std::string>& overrides) {
+// The case as settings of a recipe, before `overrides`.
+inline std::vector<std::string> golden_settings(const std::filesystem::path& folder, const std::filesystem::path& run,
+                                                const std::vector<std::string>& overrides) {
   const nlohmann::json t = read_json(folder / "train.json");
   std::vector<std::string> all{"model.path=" + folder.string(),
                                "data.shuffle=false",
@@ -119,7 +120,12 @@ inline Recipe golden_recipe(const std::filesystem::path& folder, const std::file
   all.insert(all.end(), data.begin(), data.end());
   if (std::filesystem::exists(folder / "mask.bin")) all.push_back("data.loss_mask=" + (folder / "mask.bin").string());
   all.insert(all.end(), overrides.begin(), overrides.end());
-  return parse_recipe("", "golden", all);
+  return all;
+}
+
+inline Recipe golden_recipe(const std::filesystem::path& folder, const std::filesystem::path& run,
+                            const std::vector<std::string>& overrides) {
+  return parse_recipe("", "golden", golden_settings(folder, run, overrides));
 }
 
 // Measuring takes every rank a tenth of a second, for the record alone.
@@ -241,15 +247,14 @@ inline const GoldenTolerance& of_step(const GoldenTolerance& tolerance, int64_t 
   return step < tolerance.first_tie ? kGoldenF32 : tolerance;
 }
 
-// Runs the case and compares every step, every tensor's first gradient and every final weight's sums.
-inline void expect_golden_run(const std::filesystem::path& folder, const Machine& machine,
-                              const std::vector<std::string>& overrides, const GoldenTolerance& tolerance) {
+// What a run folder holds beside the case's trace: every step, every tensor's first gradient and every final weight's
+// sums.
+inline void expect_golden_records(const std::filesystem::path& run, const std::filesystem::path& folder,
+                                  const GoldenTolerance& tolerance) {
   const std::string name = folder.filename().string();
-  TempDir run;
-  train(golden_recipe(folder, run / "run", overrides), machine);
   const nlohmann::json trace = read_json(folder / "trace.json");
-  const Metrics metrics = read_metrics(run / "run/metrics.jsonl");
-  const std::vector<nlohmann::json> lines_of_steps = step_lines(run / "run/metrics.jsonl");
+  const Metrics metrics = read_metrics(run / "metrics.jsonl");
+  const std::vector<nlohmann::json> lines_of_steps = step_lines(run / "metrics.jsonl");
   ASSERT_EQ(metrics.steps.size(), trace["steps"].size()) << name;
   ASSERT_EQ(lines_of_steps.size(), metrics.steps.size()) << name;
   for (size_t i = 0; i < metrics.steps.size(); ++i) {
@@ -261,7 +266,7 @@ inline void expect_golden_run(const std::filesystem::path& folder, const Machine
     EXPECT_NEAR(metrics.steps[i].lr, trace["steps"][i]["lr"].get<double>(), 1e-12) << name;
     expect_golden_terms(lines_of_steps[i], trace["steps"][i], name, t);
   }
-  std::istringstream lines(slurp(run / "run/grad_norms.jsonl"));
+  std::istringstream lines(slurp(run / "grad_norms.jsonl"));
   std::string first;
   std::getline(lines, first);
   const nlohmann::json norms = nlohmann::json::parse(first)["grad_norm"];
@@ -270,8 +275,16 @@ inline void expect_golden_run(const std::filesystem::path& folder, const Machine
     EXPECT_NEAR(norms[tensor].get<double>(), norm.get<double>(), of_step(tolerance, 1).tensor_norm * norm.get<double>())
         << name << " " << tensor;
   }
-  expect_golden_weights(run / fmt::format("run/checkpoints/step-{}", metrics.steps.size()), trace, name, tolerance);
-  expect_golden_biases(run / fmt::format("run/checkpoints/step-{}", metrics.steps.size()), trace, name);
+  const std::filesystem::path checkpoint = run / fmt::format("checkpoints/step-{}", metrics.steps.size());
+  expect_golden_weights(checkpoint, trace, name, tolerance);
+  expect_golden_biases(checkpoint, trace, name);
+}
+
+inline void expect_golden_run(const std::filesystem::path& folder, const Machine& machine,
+                              const std::vector<std::string>& overrides, const GoldenTolerance& tolerance) {
+  TempDir run;
+  train(golden_recipe(folder, run / "run", overrides), machine);
+  expect_golden_records(run / "run", folder, tolerance);
 }
 
 // A case of tests/golden.

@@ -25,8 +25,8 @@ std::string as_list(std::span<const T> numbers) {
 // `again`.
 void require_replaceable(std::string_view option, const std::filesystem::path& file, bool again);
 
-// Makes the folder of `file` where there is none. Throws ConfigError where there is such a file and not `again`, or
-// where a folder is in its place; FileError where it could not be written. Leaves nothing there.
-void prepare_output(const std::filesystem::path& file, bool again);
+// Makes the folder of `file`, which `option` names, where there is none. Throws ConfigError where there is such a file
+// and not `again`, or where a folder is in its place; FileError where it could not be written. Leaves nothing there.
+void prepare_output(std::string_view option, const std::filesystem::path& file, bool again);
 
 }  // namespace weft

@@ -154,7 +154,7 @@ int run_data_train_ngram(const TrainNgramOptions& o) {
   int64_t documents = 0, broken = 0, bytes = 0;
   constexpr int64_t kMostTold = 5;
   const std::vector<InputFile> inputs = input_files({source});
-  prepare_output(o.out, o.again);
+  prepare_output("--out", o.out, o.again);
   DocumentReader reader(source);
   for (const InputFile& input : inputs) {
     if (!input.unreadable.empty()) {

@@ -96,7 +96,7 @@ int run_data_train_tokenizer(const TrainTokenizerOptions& o) {
   const std::vector<std::string> files = readable_files(source);
   fs::path out = o.out;
   if (fs::is_directory(out) || out.extension() != ".json") out /= "tokenizer.json";
-  prepare_output(out, o.again);
+  prepare_output("--out", out, o.again);
   PieceCounts counts(*rules, o.specials);
   for (const std::string& file : files) {
     count_file(source, file, o.threads > 0 ? o.threads : usable_cores(), counts);

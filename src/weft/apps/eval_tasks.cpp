@@ -280,12 +280,24 @@ std::string dumped(const OrderedJson& json, int indent) {
   return json.dump(indent, ' ', false, OrderedJson::error_handler_t::replace) + "\n";
 }
 
+// Newer results replace older ones. Another file of that name is somebody's, and stays.
+void prepare_results(const std::string& output) {
+  std::error_code none;
+  const bool holds_something = std::filesystem::file_size(output, none) > 0 && !none;
+  if (holds_something && std::filesystem::is_regular_file(output, none) && !is_results_file(output))
+    throw ConfigError(
+        fmt::format("--output {}: is there already, and holds no results that newer ones could replace; name another "
+                    "file",
+                    output));
+  prepare_output("--output", output, true);
+}
+
 }  // namespace
 
 int run_eval_tasks(const EvalOptions& o) {
   if (!o.data.empty())
     throw ConfigError(fmt::format("{}: no data is measured beside --tasks; leave one of them out", o.data[0]));
-  if (!o.output.empty()) prepare_output(o.output, true);
+  if (!o.output.empty()) prepare_results(o.output);
   return run_eval_ranks(o, [&](const Measured& m) {
     const auto tasks = std::make_shared<TaskRun>(o, m);
     // By which an export knows that these are results of the same weights.

@@ -18,12 +18,14 @@ struct PairedScores {
   std::vector<double> sums, counts;
 };
 
+bool holds_results(const nlohmann::json& json) { return json.is_object() && json.contains("results"); }
+
 // The sets of a results file, by name.
 class ResultsFile {
  public:
   explicit ResultsFile(const std::filesystem::path& file)
       : name_(file.string()), json_(read_json_file(file, {.max_bytes = kMostBytes})) {
-    if (!json_.is_object() || !json_.contains("results"))
+    if (!holds_results(json_))
       throw FileError(
           fmt::format("{}: holds no results; `weft eval MODEL --tasks ... --output FILE` writes them", name_));
   }
@@ -185,6 +187,12 @@ std::string to_text(const std::vector<Comparison>& comparisons) {
     text += fmt::format("{:<{}}  {:>6}  {:<{}}  {:>10.4f}  {:>10.4f}  {:>+10.4f}  {:>8.4f}  {:>8.2g}\n", c.task, width,
                         c.items, c.metric, names, c.a, c.b, c.b - c.a, c.error, c.p);
   return text;
+}
+
+bool is_results_file(const std::filesystem::path& file) {
+  try {
+    return holds_results(read_json_file(file, {.max_bytes = kMostBytes}));
+  } catch (const Error&) { return false; }
 }
 
 }  // namespace weft

@@ -22,6 +22,9 @@ std::vector<Comparison> compare_results(const std::filesystem::path& a, const st
                                         std::vector<std::string>* left_out = nullptr);
 std::string to_text(const std::vector<Comparison>& comparisons);
 
+// Whether the file is of `weft eval --output`, as far as its outermost names tell.
+bool is_results_file(const std::filesystem::path& file);
+
 // The probability that a fair coin thrown `n` times falls as unevenly as `k` to n - k, or more so.
 double sign_test(int64_t k, int64_t n);
 
