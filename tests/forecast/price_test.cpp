@@ -156,6 +156,25 @@ TEST(Spread, SaysHowManyRanksOfAnAxisAreInANode) {
   EXPECT_EQ(spread_of(mesh, "dp_cp", 8).in_domain, 2);
   EXPECT_FALSE(spread_of(mesh, "pp", 8).is_inside());
   EXPECT_TRUE(spread_of(mesh, "ep", 8).is_inside());
+  MeshSizes beside = mesh;
+  beside.frozen_ep = beside.frozen_shards = 8;
+  EXPECT_EQ(spread_of(beside, "frozen_ep", 8).ranks, 8);
+  EXPECT_EQ(spread_of(beside, "frozen_shards", 8).ranks, 8);
+  EXPECT_EQ(spread_of(beside, "frozen_shards", 8).in_domain, 2);
+  EXPECT_EQ(spread_of(beside, "ep", 8).ranks, 2);
+}
+
+// The teacher's or reference's weights come together as often as they are read.
+TEST(Forecast, ShardsOfAFrozenModelTakeItsMemoryAndAddItsTraffic) {
+  const auto with = [](int64_t shards) {
+    Recipe r = recipe_with(8, 1, 1);
+    r.train.objective = ObjectiveKind::dpo;
+    r.parallel.frozen_shard_size = shards;
+    return forecast(r, preset_of("H100-SXM"));
+  };
+  const RunForecast whole = with(0), cut = with(8);
+  EXPECT_LT(cut.memory_bytes(), whole.memory_bytes());
+  EXPECT_GT(cut.work.kinds[0].before.transfers.size(), whole.work.kinds[0].before.transfers.size());
 }
 
 TEST(Forecast, ExpertsTakeTheTimeOfTheRowsThatComeAndTheMemoryOfThoseThatMay) {
