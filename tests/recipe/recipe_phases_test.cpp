@@ -275,7 +275,7 @@ TEST(RecipePhases, APhaseMayAverageTheLossOtherwise) {
   const std::string texts =
       "[[phase]]\nfrom_step = 5\ntrain.loss_average = \"document\"\n"
       "[[phase]]\nfrom_step = 7\ntrain.global_batch_size = 16\n"
-      "[[phase]]\nfrom_step = 9\ntrain.objective = \"dpo\"\ndata.pairs = \"p\"\n"
+      "[[phase]]\nfrom_step = 9\ntrain.objective = \"distill\"\nobjective.teacher = \"t\"\n"
       "[[phase]]\nfrom_step = 11\ntrain.objective = \"cross_entropy\"\ntrain.loss_average = \"document\"\n";
   const Recipe r = parse(texts, {"data.packing=first-fit"});
   const LossAverage expected[] = {LossAverage::token, LossAverage::document, LossAverage::document, LossAverage::token,
