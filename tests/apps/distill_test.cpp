@@ -79,6 +79,22 @@ TEST_F(Students, ArePlannedAndVerified) {
   EXPECT_SAYS(verify.out, "equal: this layout gives the run of one rank");
 }
 
+TEST_F(Students, MayLeaveTheirTeacherDividedAmongTheRanks) {
+  const std::vector<std::string> ranks{"parallel.dp=2", "train.train_iters=2"};
+  std::vector<std::string> divided = ranks;
+  divided.emplace_back("parallel.frozen_shard_size=2");
+  ASSERT_EQ(run("train", ranks, "whole").status, 0);
+  const Finished f = run("train", divided, "divided");
+  ASSERT_EQ(f.status, 0) << f.err;
+  EXPECT_SAYS(f.err, "dp 2, frozen models over 2 of them");
+  const auto whole = steps_of("whole"), apart = steps_of("divided");
+  ASSERT_EQ(whole.size(), 2u);
+  for (size_t i = 0; i < 2; ++i)
+    for (const char* name : {"loss", "kl", "grad_norm"}) EXPECT_EQ(whole[i][name], apart[i][name]) << i << name;
+  const Finished verify = run("verify", {"parallel.dp=2", "parallel.frozen_shard_size=2", "--steps=1"});
+  EXPECT_EQ(verify.status, 0) << verify.err << verify.out;
+}
+
 // All logits of every token say what the teacher does, in whatever order samples come; few say nearly that.
 TEST_F(Students, LearnFromStoredLogitsAsBesideTheTeacher) {
   const std::string all = (dir_ / "all").string(), few = (dir_ / "few").string();
@@ -177,6 +193,11 @@ TEST_F(Students, WhatCannotBeIsRefusedByName) {
   refused({"objective.beta=0.2"}, {"objective.beta = 0.2 has no effect"});
   refused({"train.objective=cross_entropy"}, {"objective.teacher", "has no effect"});
   refused({"train.mtp_loss_coef=0.1"}, {"train.mtp_loss_coef = 0.1 cannot run"});
+  refused({"parallel.dp=2", "parallel.frozen_ep=2"},
+          {"which is cut as the student is but for its experts: parallel.frozen_ep = 2 cannot run: the model has no "
+           "experts; the nearest that works: parallel.frozen_ep = 1"});
+  refused({"parallel.dp=2", "parallel.frozen_shard_size=3"},
+          {"the nearest that works: parallel.frozen_shard_size = 2"});
   refused({"data.pairs=x.jsonl"}, {"data.pairs = \"x.jsonl\" has no effect", "reads data.train"});
   const Finished nowhere = run("train", {"objective.teacher=nowhere"});
   EXPECT_NE(nowhere.status, 0);

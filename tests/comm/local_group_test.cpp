@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <map>
+#include <set>
 
 #include <array>
 #include <atomic>
@@ -207,15 +208,26 @@ TEST(ProcessMesh, RanksAreNumberedInTheOrderOfTheAxes) {
 // Whatever the order: each group's ranks are 0, 1, 2, ... in the order of the world's, as engines need them.
 TEST(ProcessMesh, ExpertsAreCutOverTheDataRanksInAnyOrder) {
   for (const char* text : {"tp-cp-ep-dp-pp", "tp-cp-dp-ep-pp", "dp-cp-ep-tp-pp", "pp-ep-dp-cp-tp", "cp-pp-dp-tp-ep"}) {
-    const MeshSizes sizes{.dp = 4, .pp = 2, .cp = 3, .tp = 2, .ep = 6, .shards = 2, .order = mesh_order(text).value()};
+    const MeshSizes sizes{.dp = 4,
+                          .pp = 2,
+                          .cp = 3,
+                          .tp = 2,
+                          .ep = 6,
+                          .shards = 2,
+                          .frozen_ep = 3,
+                          .frozen_shards = 4,
+                          .order = mesh_order(text).value()};
     std::map<std::string, int> members;
     for (int rank = 0; rank < sizes.world(); ++rank)
       make_mesh(sizes, rank, [&](const MeshGroup& g) {
         EXPECT_EQ(g.rank, members[g.name]++) << text << " " << g.name;
         return std::shared_ptr<Communicator>();
       });
-    for (const auto& [name, count] : members)
+    for (const auto& [name, count] : members) {
       if (name.starts_with("ep")) { EXPECT_EQ(count, 6) << text << " " << name; }
+      if (name.starts_with("frozen_ep")) { EXPECT_EQ(count, 3) << text << " " << name; }
+      if (name.starts_with("frozen_shards")) { EXPECT_EQ(count, 4) << text << " " << name; }
+    }
   }
 }
 
@@ -256,6 +268,33 @@ TEST(ProcessMesh, ADryMeshCountsTheBytesThatLeaveTheRankInARing) {
                                  {{"dp", Traffic::Kind::reduce_scatter}, {1, 240}},
                                  {{"tp", Traffic::Kind::send}, {1, 320}}};
   EXPECT_EQ(traffic.counts(), expected);
+}
+
+// What replaces the communicators of a mesh replaces these too.
+TEST(ProcessMesh, FrozenModelsMayShareTheDataRanksOtherwise) {
+  ProcessMesh mesh = dry_mesh({.dp = 4, .tp = 2, .shards = 2, .frozen_ep = 2, .frozen_shards = 4}, 3);
+  const ProcessMesh frozen = mesh.of_frozen();
+  EXPECT_EQ(mesh.dense.shards->size(), 2);
+  EXPECT_EQ(frozen.dense.shards->size(), 4);
+  EXPECT_EQ(frozen.dense.shards->rank(), 1);
+  EXPECT_EQ(mesh[Axis::ep].size(), 1);
+  EXPECT_EQ(frozen[Axis::ep].size(), 2);
+  EXPECT_EQ(frozen[Axis::edp].size(), 2);
+  EXPECT_EQ(frozen.experts.shards->size(), 2);
+  EXPECT_EQ(frozen.dense.all, mesh.dense.all);
+  EXPECT_EQ(frozen.sizes.shards, 4);
+  std::set<const Communicator*> seen;
+  mesh.each([&](std::shared_ptr<Communicator>& ranks, const std::string& name) {
+    EXPECT_TRUE(seen.insert(ranks.get()).second) << name;
+    ranks = single_mesh().world;
+  });
+  const ProcessMesh replaced = mesh.of_frozen();
+  for (const auto& ranks : {replaced.dense, replaced.experts})
+    EXPECT_EQ(ranks.all->size() * ranks.shards->size() * ranks.replicas->size(), 1);
+  EXPECT_EQ(replaced[Axis::ep].size(), 1);
+  const ProcessMesh alike = dry_mesh({.dp = 4, .ep = 2, .shards = 2});
+  EXPECT_EQ(alike.of_frozen().dense.shards, alike.dense.shards);
+  EXPECT_EQ(&alike.of_frozen()[Axis::ep], &alike[Axis::ep]);
 }
 
 }  // namespace

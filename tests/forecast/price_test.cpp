@@ -156,6 +156,25 @@ TEST(Spread, SaysHowManyRanksOfAnAxisAreInANode) {
   EXPECT_EQ(spread_of(mesh, "dp_cp", 8).in_domain, 2);
   EXPECT_FALSE(spread_of(mesh, "pp", 8).is_inside());
   EXPECT_TRUE(spread_of(mesh, "ep", 8).is_inside());
+  MeshSizes beside = mesh;
+  beside.frozen_ep = beside.frozen_shards = 8;
+  EXPECT_EQ(spread_of(beside, "frozen_ep", 8).ranks, 8);
+  EXPECT_EQ(spread_of(beside, "frozen_shards", 8).ranks, 8);
+  EXPECT_EQ(spread_of(beside, "frozen_shards", 8).in_domain, 2);
+  EXPECT_EQ(spread_of(beside, "ep", 8).ranks, 2);
+}
+
+// The teacher's or reference's weights come together as often as they are read.
+TEST(Forecast, ShardsOfAFrozenModelTakeItsMemoryAndAddItsTraffic) {
+  const auto with = [](int64_t shards) {
+    Recipe r = recipe_with(8, 1, 1);
+    r.train.objective = ObjectiveKind::dpo;
+    r.parallel.frozen_shard_size = shards;
+    return forecast(r, preset_of("H100-SXM"));
+  };
+  const RunForecast whole = with(0), cut = with(8);
+  EXPECT_LT(cut.memory_bytes(), whole.memory_bytes());
+  EXPECT_GT(cut.work.kinds[0].before.transfers.size(), whole.work.kinds[0].before.transfers.size());
 }
 
 TEST(Forecast, ExpertsTakeTheTimeOfTheRowsThatComeAndTheMemoryOfThoseThatMay) {
@@ -173,6 +192,8 @@ TEST(Forecast, ExpertsTakeTheTimeOfTheRowsThatComeAndTheMemoryOfThoseThatMay) {
   const RunForecast room_for_all = with({}), balanced = with(1);
   EXPECT_GT(balanced.step.compute_s[size_t(WorkClass::grouped)], 0);
   EXPECT_EQ(room_for_all.step.step_s, balanced.step.step_s);
+  const auto grouped = size_t(WorkClass::grouped);  // of which launches hide much in so small a step
+  EXPECT_EQ(room_for_all.step.compute_s[grouped], balanced.step.compute_s[grouped]);
   EXPECT_GT(room_for_all.memory_bytes(), balanced.memory_bytes());
 }
 

@@ -76,7 +76,8 @@ ProcessMesh counting(ProcessMesh mesh, Traffic& traffic) {
   const int dp = mesh[Axis::dp].size();
   mesh.each([&](std::shared_ptr<Communicator>& ranks, const std::string& axis) {
     if (axis == "dp" || axis == "tp" || axis == "pp") wrap(ranks, axis);
-    if (axis == "shards" || axis == "replicas") wrap(ranks, ranks->size() == dp ? "dp" : axis);
+    if (axis == "shards" || axis == "replicas" || axis == "frozen_shards")
+      wrap(ranks, ranks->size() == dp ? "dp" : axis);
   });
   return mesh;
 }
@@ -268,10 +269,30 @@ TEST(LayoutPlan, ATeachersPassAndItsHeadBesideTheStudentsAreInIt) {
   const std::string batch = "train.global_batch_size=";
   expect_planned("distill-forward", beside_teacher({"parallel.dp=2", "parallel.zero_stage=3", batch + "20"}));
   expect_planned("distill-forward", beside_teacher({"parallel.pp=2", "parallel.tp=2", batch + "20"}));
+  expect_planned("distill-forward", beside_teacher({"parallel.dp=4", "parallel.frozen_shard_size=2", batch + "20"}));
   const auto logits = [&](const char* tp) {
     return plan_of(golden("distill-forward"), beside_teacher({tp, batch + "1"})).run.memory;
   };
   EXPECT_GT(logits("parallel.tp=1").scratch, logits("parallel.tp=2").scratch);
+}
+
+// A teacher that does not fit a rank whole, beside a student that does.
+TEST(LayoutPlan, ShardsOfATeacherTakeTheirPartOfItsMemoryAndNothingOfTheStudents) {
+  const auto planned = [&](const std::string& shards) {
+    return plan_of(golden("distill-forward"), beside_teacher({"parallel.dp=8", "train.global_batch_size=8",
+                                                              "parallel.frozen_shard_size=" + shards}))
+        .run.memory;
+  };
+  const MemoryPlan whole = planned("0");
+  for (const int64_t shards : {2, 8}) {
+    const MemoryPlan cut = planned(std::to_string(shards));
+    EXPECT_NEAR(double(cut.persistent.frozen), double(whole.persistent.frozen) / double(shards),
+                0.01 * double(whole.persistent.frozen))
+        << shards;
+    EXPECT_EQ(cut.persistent.params, whole.persistent.params);
+    EXPECT_EQ(cut.persistent.states, whole.persistent.states);
+    EXPECT_GT(cut.persistent.transit, whole.persistent.transit) << "blocks that come together";
+  }
 }
 
 TEST(LayoutPlan, TheClassesHoldWhatEveryRankOfTheLayoutHolds) {
@@ -293,6 +314,7 @@ TEST(LayoutPlan, TheClassesHoldWhatEveryRankOfTheLayoutHolds) {
   std::vector<std::pair<const char*, std::vector<std::string>>> all;
   for (const auto& layout : layouts) all.emplace_back("llama-gqa", layout);
   all.emplace_back("distill-forward", beside_teacher({"parallel.dp=3", "parallel.pp=2", "parallel.zero_stage=3"}));
+  all.emplace_back("distill-forward", beside_teacher({"parallel.dp=6", "parallel.frozen_shard_size=3"}));
   for (const auto& layout : of_experts) all.emplace_back("moe-zloss-global", layout);
   for (auto& [model, layout] : all) {
     layout.push_back("train.global_batch_size=120");

@@ -271,6 +271,34 @@ TEST(RecipePhases, TheMeanOverDocumentsIsOfThePhasesOfCrossEntropyAlone) {
   EXPECT_EQ(spans[2].recipe.train.loss_average, LossAverage::document);
 }
 
+TEST(RecipePhases, APhaseMayAverageTheLossOtherwise) {
+  const std::string texts =
+      "[[phase]]\nfrom_step = 5\ntrain.loss_average = \"document\"\n"
+      "[[phase]]\nfrom_step = 7\ntrain.global_batch_size = 16\n"
+      "[[phase]]\nfrom_step = 9\ntrain.objective = \"distill\"\nobjective.teacher = \"t\"\n"
+      "[[phase]]\nfrom_step = 11\ntrain.objective = \"cross_entropy\"\ntrain.loss_average = \"document\"\n";
+  const Recipe r = parse(texts, {"data.packing=first-fit"});
+  const LossAverage expected[] = {LossAverage::token, LossAverage::document, LossAverage::document, LossAverage::token,
+                                  LossAverage::document};
+  const auto spans = phase_spans(r);
+  ASSERT_EQ(spans.size(), 5u);
+  for (size_t i = 0; i < 5; ++i) EXPECT_EQ(spans[i].recipe.train.loss_average, expected[i]) << i;
+  EXPECT_SAYS(refusal_of(texts), "phase 1, steps 5 to 6: ");
+  EXPECT_SAYS(refusal_of(texts), "train.loss_average = \"document\" cannot run: data.packing");
+}
+
+// Layouts are of whole runs: what frozen models have of it counts in the phases that have one.
+TEST(RecipePhases, ShardsOfFrozenModelsAreOfThePhasesThatHaveSuch) {
+  const std::string later = "[[phase]]\nfrom_step = 5\ntrain.objective = \"distill\"\nobjective.teacher = \"t\"\n";
+  const std::vector<std::string> shards{"train.micro_batch_size=1", "parallel.dp=4", "parallel.frozen_shard_size=4"};
+  const auto spans = phase_spans(parse(later, shards));
+  EXPECT_EQ(spans[0].recipe.parallel.frozen_shard_size, 0);
+  EXPECT_EQ(spans[1].recipe.parallel.frozen_shard_size, 4);
+  check_supported(without_phases(parse(later, shards)));  // of which commands look at the first steps
+  EXPECT_SAYS(refusal_of("[[phase]]\nfrom_step = 5\noptimizer.lr = 1e-4\n", shards),
+              "parallel.frozen_shard_size = 4 has no effect: no model is frozen");
+}
+
 TEST(RecipePhases, AnotherObjectiveThatCannotBeIsRefusedByName) {
   const std::string at = "[[phase]]\nfrom_step = 5\ntrain.objective = ";
   EXPECT_SAYS(refusal_of(at + "\"dpo\"\n"), "data.pairs is missing in steps 5 to 99: ");
@@ -278,6 +306,13 @@ TEST(RecipePhases, AnotherObjectiveThatCannotBeIsRefusedByName) {
   EXPECT_SAYS(
       refusal_of(at + "\"reward\"\ndata.pairs = \"p\"\n"),
       "\"reward\" trains a head that a model of \"cross_entropy\" has not, and the weights of a run stay the same");
+  EXPECT_SAYS(refusal_of(at + "\"reward\"\ndata.pairs = \"p\"\n", {"run.dir=runs/a"}),
+              "train.train_iters = 5 here, and `weft train` with a recipe and a run.dir of its own and model.path = "
+              "\"runs/a/checkpoints/step-5\"");
+  EXPECT_SAYS(refusal_of(at + "\"reward\"\ndata.pairs = \"p\"\n", {"run.dir=runs/a", "adapter.kind=lora"}),
+              "model.path = what `weft merge runs/a/checkpoints/step-5 --out FOLDER` makes");
+  EXPECT_SAYS(refusal_of(at + "\"dpo\"\n", {"train.objective=reward", "data.pairs=p", "model.path=m"}),
+              "model.path = \"m\", as a reward model's checkpoint has no head for text");
   EXPECT_SAYS(refusal_of(at + "\"dpo\"\ndata.pairs = \"p\"\n",
                          {"checkpoint.keep_best=1", "data.valid=v", "train.eval_interval=1"}),
               "checkpoint.keep_best = 1 compares held-out losses of all steps");

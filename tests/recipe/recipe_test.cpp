@@ -65,7 +65,8 @@ TEST(Recipe, EveryKeyIsReadIntoItsOwnFieldAndPrintedBack) {
     if (key.name == "train.objective") given.push_back("data.pairs=p");
     if (key.name == "train.epochs") given.push_back("train.train_iters=0");
     if (key.name == "checkpoint.keep_best") given.insert(given.end(), {"data.valid=v", "train.eval_interval=2"});
-    if (key.name == "parallel.zero_shard_size" || key.name == "parallel.ep") given.push_back("parallel.dp=2");
+    const bool of_data_ranks = key.name == "parallel.zero_shard_size" || key.name.starts_with("parallel.frozen_");
+    if (of_data_ranks || key.name == "parallel.ep") given.push_back("parallel.dp=2");
     if (key.name == "parallel.virtual_pipeline_parallel_size") given.push_back("parallel.pipeline_schedule=zbv");
     if (key.name == "train.rampup_batch_size") given = {"train.rampup_batch_size=[4, 4, 9]"};
     if (key.name == "parallel.order") given = {"parallel.order=pp-dp-ep-cp-tp"};
@@ -352,6 +353,12 @@ TEST(Recipe, WhatDoesNotFitIsRefusedWithTheNearestThatWorks) {
       {"parallel.zero_shard_size=3", "parallel.zero_shard_size = 2", "parallel.dp=4", "parallel.zero_stage=1"},
       {"parallel.zero_shard_size=9", "parallel.zero_shard_size = 4", "parallel.dp=4", "parallel.zero_stage=1"},
       {"parallel.zero_shard_size=3", "parallel.zero_shard_size = 0", "parallel.dp=4"},
+      {"parallel.frozen_shard_size=3", "parallel.frozen_shard_size = 2", "parallel.dp=4", "train.objective=distill",
+       "objective.teacher=t"},
+      {"parallel.frozen_shard_size=3", "parallel.frozen_shard_size = 0", "train.objective=distill",
+       "objective.teacher=t"},
+      {"parallel.frozen_ep=3", "parallel.frozen_ep = 2", "parallel.dp=4", "train.objective=distill",
+       "objective.teacher=t"},
       {"parallel.pipeline_layout=[2, 2]", "parallel.pipeline_layout = []", "parallel.pp=3"},
       {"parallel.order=tp-dp-dp-xx", "parallel.order = \"tp-dp-cp-ep-pp\""},
       {"parallel.order=PP-DP-EP-CP-TP", "parallel.order = \"pp-dp-ep-cp-tp\""}};
@@ -456,6 +463,9 @@ TEST(Recipe, ASettingWithoutEffectIsRefusedByName) {
   const std::vector<std::vector<std::string>> idle = {
       {"parallel.zero_shard_size = 2", "parallel.dp=4"},
       {"parallel.zero_shard_size = 1", "parallel.dp=4", "parallel.zero_stage=3"},
+      {"parallel.frozen_shard_size = 2", "parallel.dp=4"},
+      {"parallel.frozen_ep = 2", "parallel.dp=4"},
+      {"parallel.frozen_shard_size = 1", "parallel.dp=4", "train.objective=distill", "objective.teacher=t"},
       {"train.loss_scale = 1024", "train.precision=bf16"},
       {"optimizer.lr_wsd_decay_iters = 5", "optimizer.lr_decay_style=cosine"}};
   for (std::vector<std::string> given : idle) {

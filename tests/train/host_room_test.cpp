@@ -103,6 +103,15 @@ TEST(HostRoom, ABudgetThatIsNotThereIsNamedWithWhatFits) {
   EXPECT_NO_THROW(parse_recipe(to_toml(c.recipe), "room", {"parallel.recompute=full", "parallel.memory_budget="}));
 }
 
+TEST(HostRoom, WeightsOfAFrozenModelAreDividedWhereThatIsEnough) {
+  Case c(2), divided(2);
+  c.recipe.train.objective = divided.recipe.train.objective = ObjectiveKind::dpo;
+  divided.recipe.parallel.frozen_shard_size = 2;
+  const HostNeed need = divided.need();
+  EXPECT_SAYS(c.refusal(need.total()),
+              "the nearest that fits: parallel.frozen_shard_size=2 (" + gib_text(need.total()));
+}
+
 TEST(HostRoom, OnceARunHasBegunOnlyWhatMayChangeIsProposed) {
   const Case c;
   fs::create_directories(c / "run");

@@ -359,6 +359,37 @@ TEST_F(LayoutMatrix, StudentsEqualThoseOfOneRank) {
   }
 }
 
+// A frozen model's weights are divided among data ranks by themselves: under a student of any ZeRO stage, by groups,
+// not at all where the student's are; and its experts dealt out where the student has none. So is a reference's.
+TEST_F(LayoutMatrix, FrozenModelsWithShardsAndExpertsOfTheirOwnEqualThoseOfOneRank) {
+  Choice c = first_choice();
+  struct Frozen {
+    Cut cut;
+    const char *objective, *shards, *ep;
+  };
+  for (const auto& [cut, objective, shards, ep] :
+       {Frozen{{"llama-tied", "2", "2", "1", "true", "2", "zb_h1", "0", "none"}, "distill", "2", "0"},
+        Frozen{{"qwen2", "4", "1", "1", "true", "1", "1f1b", "1", "none"}, "distill", "4", "2"},
+        Frozen{{"gpt2", "2", "1", "2", "true", "1", "1f1b", "3", "none"}, "distill", "1", "0"},
+        Frozen{{"qwen3", "2", "1", "1", "true", "1", "1f1b", "2", "none"}, "dpo", "2", "0"}}) {
+    set(c, cut);
+    c["train.objective"] = objective;
+    c["parallel.frozen_shard_size"] = shards;
+    c["parallel.frozen_ep"] = ep;
+    EXPECT_TRUE(judge(c)) << testing::text_of(c);
+  }
+}
+TEST_F(LayoutMatrixSlow, FrozenModelsWithShardsAndExpertsOfTheirOwnEqualThoseOfOneRankOnRandomLayouts) {
+  std::mt19937 gen(seed_of_today());
+  for (int judged = 0; judged < 12;) {
+    Choice c = random_choice(gen);
+    c["train.objective"] = std::array{"distill", "dpo", "kto", "grpo"}[gen() % 4];
+    c["parallel.frozen_shard_size"] = fmt::format("{}", gen() % 7);
+    c["parallel.frozen_ep"] = fmt::format("{}", gen() % 4);
+    judged += judge(c);
+  }
+}
+
 // What is stored comes with each micro-batch, and each rank of cp has that of its tokens.
 TEST_F(LayoutMatrix, StudentsOfStoredLogitsEqualThoseOfOneRank) {
   Choice c = first_choice();

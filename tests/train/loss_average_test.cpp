@@ -31,7 +31,8 @@ struct AverageOutcome {
 
 using Overrides = std::vector<std::string>;
 
-AverageOutcome train_conversations(const std::string& data, const std::filesystem::path& run, const Overrides& more) {
+AverageOutcome train_conversations(const std::string& data, const std::filesystem::path& run, const Overrides& more,
+                                   const std::vector<Recipe::Phase>& phases = {}) {
   Overrides all{"data.train=" + data,
                 "data.packing=first-fit",
                 "data.attn_mask_type=block_causal",
@@ -44,7 +45,8 @@ AverageOutcome train_conversations(const std::string& data, const std::filesyste
                 "checkpoint.keep_latest=0"};
   all.insert(all.end(), more.begin(), more.end());
   const auto folder = std::filesystem::path(testing::kSourceDir) / "tests/golden/llama-gqa";
-  const Recipe recipe = testing::golden_recipe(folder, run, all);
+  Recipe recipe = testing::golden_recipe(folder, run, all);
+  recipe.phases = phases;
   testing::train(recipe, machine_for(recipe));
   AverageOutcome out;
   for (const StepRecord& step : read_metrics(run / "metrics.jsonl").steps) out.losses.push_back(step.loss);
@@ -125,6 +127,23 @@ TEST(LossAverageSlow, ByDocumentIsTheSameOnAnyLayout) {
                              {"train.micro_batch_size=4", "parallel.tp=2"},
                              {"parallel.dp=2", "parallel.pp=2", "parallel.pipeline_schedule=zb_h1"}},
                             3);
+}
+
+TEST(LossAverage, APhaseAveragesAsItSaysAndNotAsTheRunBeganTo) {
+  const testing::TempDir dir;
+  const std::string data = many_conversations().write(dir / "data");
+  const auto losses = [&](const std::string& average, const std::vector<Recipe::Phase>& phases = {}) {
+    const Overrides still{"train.seq_length=16", "train.global_batch_size=2", "train.train_iters=2",
+                          "optimizer.lr=0",      "optimizer.min_lr=0",        "train.loss_average=" + average};
+    return train_conversations(data, dir / fmt::format("{}{}", average, phases.size()), still, phases).losses;
+  };
+  const auto with = [](const char* average) { return Recipe::Phase{1, {{"train.loss_average", average}}, {}}; };
+  const std::vector<double> token = losses("token"), document = losses("document"),
+                            first_token = losses("token", {with("\"document\"")}),
+                            first_document = losses("document", {with("\"token\"")});
+  EXPECT_NE(token, document);
+  EXPECT_EQ(first_token, (std::vector<double>{token[0], document[1]}));
+  EXPECT_EQ(first_document, (std::vector<double>{document[0], token[1]}));
 }
 
 TEST(LossAverage, AResumedRunGoesOnByDocumentAndNotByToken) {

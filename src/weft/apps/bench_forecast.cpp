@@ -82,7 +82,8 @@ struct PartBeside {
 // What a transfer over this axis is called in the table: ranks that sum gradients have other names where they are all
 // of a data axis, and what waits for other stages is not told apart from what they send.
 std::string transfer_name(const std::string& axis) {
-  for (const char* data : {"dp", "dp_cp", "shards", "replicas", "edp", "expert_shards", "expert_replicas"})
+  for (const char* data : {"dp", "dp_cp", "shards", "replicas", "edp", "expert_shards", "expert_replicas",
+                           "frozen_shards", "frozen_expert_shards"})
     if (axis == data) return "exposed data";
   return axis.starts_with("pp") ? "exposed pp and bubble" : "exposed " + axis;
 }

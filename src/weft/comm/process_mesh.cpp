@@ -65,7 +65,9 @@ class DryCommunicator final : public Communicator {
 
 // What an axis is called where traffic is counted.
 std::string traffic_axis(const MeshSizes& n, const MeshGroup& g) {
-  const bool is_all = (g.axis == "shards" || g.axis == "replicas") && g.size == n.dp * n.cp;
+  const bool shares =
+      g.axis == "shards" || g.axis == "replicas" || g.axis == "frozen_shards" || g.axis == "frozen_replicas";
+  const bool is_all = shares && g.size == n.dp * n.cp;
   return is_all ? (n.cp == 1 ? "dp" : "dp_cp") : g.axis == "pp_gradients" ? "pp" : g.axis;
 }
 
@@ -140,6 +142,13 @@ int rank_at(const MeshSizes& n, const MeshPlace& place) {
   return rank;
 }
 
+MeshSizes MeshSizes::of_frozen() const {
+  MeshSizes n = *this;
+  if (frozen_ep > 0) n.ep = frozen_ep;
+  if (frozen_shards > 0) n.shards = frozen_shards;
+  return n;
+}
+
 int MeshSizes::shards_of(ReplicaSet set) const { return set == ReplicaSet::dense ? shards : std::gcd(shards, edp()); }
 
 int member_at(const MeshSizes& n, const MeshPlace& place, ReplicaSet set) {
@@ -163,6 +172,16 @@ std::function<void()> ProcessMesh::poller() const {
   return [progress = progress] { progress->poll(); };
 }
 
+ProcessMesh ProcessMesh::of_frozen() const {
+  ProcessMesh mesh = *this;
+  mesh.sizes = sizes.of_frozen();
+  mesh.dense = frozen.dense;
+  mesh.experts = frozen.experts;
+  mesh.axes[size_t(Axis::ep)] = frozen.ep;
+  mesh.axes[size_t(Axis::edp)] = frozen.experts.all;
+  return mesh;
+}
+
 void ProcessMesh::each(const std::function<void(std::shared_ptr<Communicator>&, const std::string&)>& f) {
   std::map<std::shared_ptr<Communicator>, std::shared_ptr<Communicator>> replaced;
   const auto replace = [&](std::shared_ptr<Communicator>& ranks, const std::string& name) {
@@ -177,6 +196,13 @@ void ProcessMesh::each(const std::function<void(std::shared_ptr<Communicator>&, 
   replace(experts.all, "edp");
   replace(experts.shards, "expert_shards");
   replace(experts.replicas, "expert_replicas");
+  replace(frozen.ep, "frozen_ep");
+  replace(frozen.dense.all, "dp_cp");
+  replace(frozen.dense.shards, "frozen_shards");
+  replace(frozen.dense.replicas, "frozen_replicas");
+  replace(frozen.experts.all, "frozen_edp");
+  replace(frozen.experts.shards, "frozen_expert_shards");
+  replace(frozen.experts.replicas, "frozen_expert_replicas");
   replace(pp, "pp");
   replace(pp_gradients, "pp");
   replace(world, "world");
@@ -188,49 +214,81 @@ ProcessMesh dry_mesh(const MeshSizes& sizes, int rank, Traffic* traffic) {
   });
 }
 
-ProcessMesh make_mesh(const MeshSizes& n, int rank,
-                      const std::function<std::shared_ptr<Communicator>(const MeshGroup&)>& join) {
-  WEFT_CHECK(n.dp * n.cp % n.shards == 0 && n.dp * n.cp % n.ep == 0, "{} shards, ep {} of dp {} x cp {}", n.shards,
-             n.ep, n.dp, n.cp);
-  const MeshPlace place = place_of(n, rank);
-  const auto [dp, pp, cp, tp] = place;
+namespace {
+
+// One of so many ranks.
+struct Seat {
+  int size, rank;
+};
+using JoinDataRanks =
+    std::function<std::shared_ptr<Communicator>(const std::string& axis, Seat mine, const std::string& others)>;
+
+// `all`: the data ranks.
+DataRanks data_ranks(const MeshSizes& n, const MeshPlace& place, const std::shared_ptr<Communicator>& all,
+                     const JoinDataRanks& join) {
   const auto [ep, edp] = expert_place(n, data_rank(n, place));
-  const auto group = [&](const std::string& axis, int size, int mine, const std::string& others) {
-    return join({axis, fmt::format("{} of {}", axis, others), size, mine});
-  };
-  const std::string others_of_data = fmt::format("tp {} pp {}", tp, pp);
-  const auto data_group = [&](const std::string& axis, int size, int mine, const std::string& others) {
-    return group(axis, size, mine, fmt::format("{} {}", others, others_of_data));
-  };
   // In two steps, where shards are next to each other.
   const auto add_steps = [&](ReplicaRanks& ranks, ReplicaSet set, const std::string& prefix,
                              const std::string& others) {
     const int shards = n.shards_of(set), member = member_at(n, place, set);
     ranks.shards =
-        data_group(prefix + "shards", shards, member % shards, fmt::format("replica {}{}", member / shards, others));
-    ranks.replicas = data_group(prefix + "replicas", n.replicas(set) / shards, member / shards,
-                                fmt::format("shard {}{}", member % shards, others));
+        join(prefix + "shards", {shards, member % shards}, fmt::format("replica {}{}", member / shards, others));
+    ranks.replicas = join(prefix + "replicas", {n.replicas(set) / shards, member / shards},
+                          fmt::format("shard {}{}", member % shards, others));
+  };
+  DataRanks ranks;
+  ranks.dense.all = all;
+  add_steps(ranks.dense, ReplicaSet::dense, "", "");
+  ranks.ep = join("ep", {n.ep, ep}, fmt::format("edp {}", edp));
+  ranks.experts = ranks.dense;
+  if (n.ep > 1) {
+    ranks.experts.all = join("edp", {n.edp(), edp}, fmt::format("ep {}", ep));
+    add_steps(ranks.experts, ReplicaSet::experts, "expert_", fmt::format(" ep {}", ep));
+  }
+  return ranks;
+}
+
+bool divides_data_ranks(const MeshSizes& n) { return n.dp * n.cp % n.shards == 0 && n.dp * n.cp % n.ep == 0; }
+
+}  // namespace
+
+ProcessMesh make_mesh(const MeshSizes& n, int rank,
+                      const std::function<std::shared_ptr<Communicator>(const MeshGroup&)>& join) {
+  const MeshSizes frozen = n.of_frozen();
+  WEFT_CHECK(divides_data_ranks(n) && divides_data_ranks(frozen),
+             "{} shards, ep {}, of frozen models {} and {}, of dp {} x cp {}", n.shards, n.ep, frozen.shards, frozen.ep,
+             n.dp, n.cp);
+  const MeshPlace place = place_of(n, rank);
+  const auto [dp, pp, cp, tp] = place;
+  const auto group = [&](const std::string& axis, Seat mine, const std::string& others) {
+    return join({axis, fmt::format("{} of {}", axis, others), mine.size, mine.rank});
+  };
+  const std::string others_of_data = fmt::format("tp {} pp {}", tp, pp);
+  const auto data_group = [&](const std::string& axis, Seat mine, const std::string& others) {
+    return group(axis, mine, fmt::format("{} {}", others, others_of_data));
   };
   const std::string other_stages = fmt::format("dp {} cp {} tp {}", dp, cp, tp);
   ProcessMesh mesh;
   mesh.sizes = n;
   auto& axes = mesh.axes;
-  axes[size_t(Axis::dp)] = data_group("dp", n.dp, dp, fmt::format("cp {}", cp));
-  axes[size_t(Axis::cp)] = data_group("cp", n.cp, cp, fmt::format("dp {}", dp));
-  axes[size_t(Axis::tp)] = group("tp", n.tp, tp, fmt::format("dp {} cp {} pp {}", dp, cp, pp));
-  mesh.dense.all =
-      n.cp == 1 ? axes[size_t(Axis::dp)] : group("dp_cp", n.dp * n.cp, data_rank(n, place), others_of_data);
-  add_steps(mesh.dense, ReplicaSet::dense, "", "");
-  axes[size_t(Axis::ep)] = data_group("ep", n.ep, ep, fmt::format("edp {}", edp));
-  mesh.experts = mesh.dense;
-  if (n.ep > 1) {
-    mesh.experts.all = data_group("edp", n.edp(), edp, fmt::format("ep {}", ep));
-    add_steps(mesh.experts, ReplicaSet::experts, "expert_", fmt::format(" ep {}", ep));
-  }
+  axes[size_t(Axis::dp)] = data_group("dp", {n.dp, dp}, fmt::format("cp {}", cp));
+  axes[size_t(Axis::cp)] = data_group("cp", {n.cp, cp}, fmt::format("dp {}", dp));
+  axes[size_t(Axis::tp)] = group("tp", {n.tp, tp}, fmt::format("dp {} cp {} pp {}", dp, cp, pp));
+  const std::shared_ptr<Communicator> all =
+      n.cp == 1 ? axes[size_t(Axis::dp)] : group("dp_cp", {n.dp * n.cp, data_rank(n, place)}, others_of_data);
+  const DataRanks trained = data_ranks(n, place, all, data_group);
+  mesh.frozen = frozen.shards == n.shards && frozen.ep == n.ep
+                    ? trained
+                    : data_ranks(frozen, place, all, [&](const std::string& axis, Seat mine, const std::string& of) {
+                        return data_group("frozen_" + axis, mine, of);
+                      });
+  mesh.dense = trained.dense;
+  mesh.experts = trained.experts;
+  axes[size_t(Axis::ep)] = trained.ep;
   axes[size_t(Axis::edp)] = mesh.experts.all;
-  mesh.pp = group("pp", n.pp, pp, other_stages);
-  mesh.pp_gradients = group("pp_gradients", n.pp, pp, other_stages);
-  mesh.world = group("world", n.world(), rank, "all");
+  mesh.pp = group("pp", {n.pp, pp}, other_stages);
+  mesh.pp_gradients = group("pp_gradients", {n.pp, pp}, other_stages);
+  mesh.world = group("world", {n.world(), rank}, "all");
   return mesh;
 }
 

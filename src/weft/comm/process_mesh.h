@@ -24,10 +24,12 @@ std::optional<MeshOrder> mesh_order(std::string_view text);
 enum class ReplicaSet : uint8_t { dense, experts };
 inline constexpr ReplicaSet kReplicaSets[] = {ReplicaSet::dense, ReplicaSet::experts};
 
-// The sizes of a layout; `ep` cuts experts over ranks of dp x cp, ZeRO's `shards` divide dp x cp.
+// The sizes of a layout; `ep` cuts experts over ranks of dp x cp, ZeRO's `shards` divide dp x cp. Models that are
+// frozen beside the trained one may have others of both; 0: the same.
 struct MeshSizes {
-  int dp = 1, pp = 1, cp = 1, tp = 1, ep = 1, shards = 1;
+  int dp = 1, pp = 1, cp = 1, tp = 1, ep = 1, shards = 1, frozen_ep = 0, frozen_shards = 0;
   MeshOrder order = kMeshOrder;
+  MeshSizes of_frozen() const;  // as those models have them
   int edp() const { return dp * cp / ep; }
   int replicas(ReplicaSet set) const { return set == ReplicaSet::dense ? dp * cp : edp(); }
   int shards_of(ReplicaSet set) const;  // of experts: the greatest common divisor of `shards` and edp
@@ -49,6 +51,12 @@ MeshPlace place_of_member(const MeshSizes& sizes, const MeshPlace& place, Replic
 // (next to each other in `all`), and `replicas`, which hold the same shard.
 struct ReplicaRanks {
   std::shared_ptr<Communicator> all, shards, replicas;
+};
+
+// How the data ranks (dp x cp) share the weights of a model among them.
+struct DataRanks {
+  std::shared_ptr<Communicator> ep;
+  ReplicaRanks dense, experts;
 };
 
 // Makes progress on a rank's communication while the rank computes. Belongs to a mesh, whose copies share it; only the
@@ -85,11 +93,13 @@ class CommProgress {
 struct ProcessMesh {
   std::array<std::shared_ptr<Communicator>, kAxes> axes;
   ReplicaRanks dense, experts;
+  DataRanks frozen;  // of frozen models: the same where MeshSizes says so
   // Gradients go through the pipeline on a communicator of their own: two ranks may be neighbours in both directions.
   std::shared_ptr<Communicator> pp, pp_gradients, world;
   MeshSizes sizes = {};
   std::shared_ptr<CommProgress> progress = {};  // none where nothing is ever under way
   std::function<void()> poller() const;         // of its `poll`; none where there is none
+  ProcessMesh of_frozen() const;                // as frozen models see it
   Communicator& operator[](Axis axis) const { return axis == Axis::pp ? *pp : *axes[size_t(axis)]; }
   const ReplicaRanks& operator[](ReplicaSet set) const { return set == ReplicaSet::dense ? dense : experts; }
   // Calls f(communicator, to be replaced or not, its name) once for each that is not another's by two names.

@@ -168,6 +168,7 @@ Recipe with_choice(const Recipe& recipe, const LayoutChoice& c) {
   p.cp_a2a_size = c.cp_a2a_size;
   p.sequence_parallel = c.sequence_parallel;
   p.pipeline_layout.clear();
+  fit_frozen(p);
   return r;
 }
 

@@ -143,7 +143,7 @@ Priced price_action(const ActionWork& action, const Pace& pace) {
       priced.exposed.add(t.axis, seconds * p.tp_exposed);
     else if (t.axis == "cp")
       priced.exposed.add(t.axis, seconds * p.cp_exposed);
-    else if (t.axis == "ep")
+    else if (sends_rows_to_experts(t.axis))
       priced.exposed.add(t.axis, seconds * (t.inside ? p.ep_inside : p.ep_exposed));
     else if (t.axis == "pp")
       priced.exposed.add(t.axis, seconds * p.pp_exposed);

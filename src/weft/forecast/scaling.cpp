@@ -18,7 +18,8 @@ std::map<std::string, double> waits_of(const StepForecast& step) {
       {"bubble", step.bubble_s}, {"computation slowed by communication", step.slowdown_s}, {"launches", step.launch_s}};
   for (const auto& [axis, seconds] : step.exposed_s) {
     // The ranks that sum gradients have other names where they are all of a data axis.
-    const bool data = axis == "dp" || axis == "dp_cp" || axis == "shards" || axis == "replicas";
+    const bool data =
+        axis == "dp" || axis == "dp_cp" || axis == "shards" || axis == "replicas" || axis == "frozen_shards";
     waits[data ? "exposed dp" : fmt::format("exposed {}", axis)] += seconds;
   }
   return waits;
@@ -72,6 +73,7 @@ std::vector<ScalePoint> scale(const Recipe& recipe, const HfConfig& config, cons
     there.train.global_batch_size = each * dp;
     if (there.parallel.zero_shard_size > 0 && data % there.parallel.zero_shard_size != 0)
       there.parallel.zero_shard_size = 0;
+    fit_frozen(there.parallel);
     ScalePoint point{.devices = dp * copy, .forecast = forecast_run(there, config, cluster, profiles), .cause = {}};
     if (!points.empty()) {
       const RunForecast& first = points.front().forecast;

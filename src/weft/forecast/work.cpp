@@ -133,10 +133,10 @@ TransferWork transfer_of(const std::string& axis, Traffic::Kind kind, Traffic::C
                          const ClusterSpec& cluster, bool cut_over_tp) {
   const AxisSpread spread = spread_of(run.mesh, axis, cluster.domain);
   // An exchange of all with all is counted as a message to each of the others.
-  const bool messages = axis == "ep" && kind == Traffic::Kind::send;
+  const bool messages = sends_rows_to_experts(axis) && kind == Traffic::Kind::send;
   const int64_t calls = std::max<int64_t>(1, messages ? count.calls / std::max(1, spread.ranks - 1) : count.calls);
   double bytes = double(count.bytes) / double(calls);
-  if (axis == "ep" && cut_over_tp) bytes /= run.mesh.tp;
+  if (sends_rows_to_experts(axis) && cut_over_tp) bytes /= run.mesh.tp;
   if (const MeasuredRanks* measured = measured_of(cluster, run.mesh.world())) {
     const Curve* curve = measured->collective(kind, spread.ranks, !spread.is_inside());
     if (curve != nullptr)
@@ -147,7 +147,7 @@ TransferWork transfer_of(const std::string& axis, Traffic::Kind kind, Traffic::C
                                             : curve->of(bytes)},
               .inside = spread.is_inside()};
   }
-  const Exchange what = axis == "ep"                        ? Exchange::all_to_all
+  const Exchange what = sends_rows_to_experts(axis)         ? Exchange::all_to_all
                         : kind == Traffic::Kind::send       ? Exchange::message
                         : kind == Traffic::Kind::all_reduce ? Exchange::all_reduce
                                                             : Exchange::gather;
@@ -198,7 +198,10 @@ std::string kind_text(const ModelSpec& model, const TransformerPlan& plan) {
 // A dry run fills the buffers of experts on other ranks, which have room for all rows that may come. What takes time
 // are the rows that do: as many on each rank, if the load is balanced.
 StepSpec with_balanced_experts(StepSpec step) {
-  step.model.layers.capacity = {.factor = 1, .drops = true};
+  const auto balance = [](TransformerPlan& plan) { plan.layers.capacity = {.factor = 1, .drops = true}; };
+  balance(step.model);
+  for (FrozenSpec& f : step.frozen) balance(f.plan);
+  if (step.teacher) balance(step.teacher->frozen.plan);
   return step;
 }
 
@@ -264,7 +267,11 @@ std::map<std::string, OpWork> work_by_op(const RunPlan& plan, const ClusterSpec&
   return all;
 }
 
+bool sends_rows_to_experts(std::string_view axis) { return axis == "ep" || axis == "frozen_ep"; }
+
 AxisSpread spread_of(const MeshSizes& mesh, std::string_view axis, int domain) {
+  constexpr std::string_view kFrozen = "frozen_";
+  if (axis.starts_with(kFrozen)) return spread_of(mesh.of_frozen(), axis.substr(kFrozen.size()), domain);
   const MeshPlace first{.dp = 0, .pp = 0, .cp = 0, .tp = 0};
   std::vector<int> ranks;
   const auto members = [&](ReplicaSet set, int begin, int end, int stride) {

@@ -100,6 +100,9 @@ struct OpWork {
 };
 std::map<std::string, OpWork> work_by_op(const RunPlan& plan, const ClusterSpec& cluster);
 
+// Whether the axis is one along which tokens are sent to experts.
+bool sends_rows_to_experts(std::string_view axis);
+
 // How the ranks of the axis that rank 0 is on are spread over domains of so many devices.
 AxisSpread spread_of(const MeshSizes& mesh, std::string_view axis, int domain);
 

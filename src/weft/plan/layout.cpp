@@ -1,6 +1,7 @@
 #include "weft/plan/layout.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include "weft/base/nearest.h"
 
@@ -51,6 +52,8 @@ MeshSizes mesh_sizes_of(const Recipe& r) {
           .tp = int(p.tp),
           .ep = int(p.ep),
           .shards = int(shards),
+          .frozen_ep = int(p.frozen_ep),
+          .frozen_shards = int(p.frozen_shard_size),
           .order = mesh_order(p.order).value()};
 }
 
@@ -167,10 +170,10 @@ void check_head_exchange(const Recipe& r, const ModelSpec& m) {
       all ? "\"all_gather\"" : "\"p2p\" and parallel.cp_a2a_size = 0"));
 }
 
-// Every rank of ep has as many experts.
-void check_experts(const Recipe& r, const ModelSpec& m) {
-  const int64_t ep = r.parallel.ep, data_ranks = r.parallel.dp * r.parallel.cp;
-  if (ep == 1) return;
+// Every rank of ep has as many experts. `key`: which says how many ranks.
+void check_experts(const Recipe& r, const ModelSpec& m, const char* key, int64_t ep) {
+  const int64_t data_ranks = r.parallel.dp * r.parallel.cp;
+  if (ep <= 1) return;
   const auto fits = [&](int64_t ranks) {
     return ranks == 1 || (m.has_experts() && m.experts.count % ranks == 0 && data_ranks % ranks == 0);
   };
@@ -178,7 +181,7 @@ void check_experts(const Recipe& r, const ModelSpec& m) {
   const std::string fault =
       m.has_experts() ? fmt::format("{} experts cannot be dealt out evenly over so many ranks", m.experts.count)
                       : "the model has no experts";
-  throw ConfigError(fmt::format("parallel.ep = {} cannot run: {}; the nearest that works: parallel.ep = {}", ep, fault,
+  throw ConfigError(fmt::format("{0} = {1} cannot run: {2}; the nearest that works: {0} = {3}", key, ep, fault,
                                 nearest_where(ep, data_ranks, fits).value_or(1)));
 }
 
@@ -191,9 +194,20 @@ int64_t nearest_tp(const Recipe& r, const ModelSpec& m) {
 
 }  // namespace
 
+void fit_frozen(Recipe::Parallel& p) {
+  const int64_t ranks = p.dp * p.cp;
+  if (p.frozen_ep > 0) p.frozen_ep = std::gcd(p.frozen_ep, ranks);
+  if (p.frozen_shard_size > 0) p.frozen_shard_size = std::gcd(p.frozen_shard_size, ranks);
+  if (p.frozen_shard_size == 1 && p.zero_stage < 3) p.frozen_shard_size = 0;  // which is the same
+}
+
+void check_frozen_experts(const Recipe& r, const ModelSpec& m) {
+  check_experts(r, m, "parallel.frozen_ep", r.parallel.frozen_ep);
+}
+
 void check_layout(const Recipe& r, const ModelSpec& m) {
   check_stages(r, m);
-  check_experts(r, m);
+  check_experts(r, m, "parallel.ep", r.parallel.ep);
   const int64_t tp = r.parallel.tp;
   if (const std::string fault = cut_fault(m, tp); !fault.empty())
     throw ConfigError(fmt::format("parallel.tp = {} cannot run: {}; the nearest that works: parallel.tp = {}", tp,

@@ -20,6 +20,11 @@ std::vector<ModelPart> parts_of(const Recipe& recipe, const ModelSpec& model, in
 ContextPlan context_plan_of(const Recipe& recipe);
 LayerPlan layer_plan_of(const Recipe& recipe, const ModelSpec& model);
 
+// Makes what the layout says of frozen models fit other data ranks than it was written for.
+void fit_frozen(Recipe::Parallel& layout);
+
+// Throws ConfigError where parallel.frozen_ep cannot deal out this frozen model's experts.
+void check_frozen_experts(const Recipe& recipe, const ModelSpec& frozen);
 // Throws ConfigError where this model cannot be cut so: each setting by name, with the reason and the nearest that
 // works.
 void check_layout(const Recipe& recipe, const ModelSpec& model);

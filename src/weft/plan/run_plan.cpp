@@ -273,6 +273,7 @@ RunPlan prepare_run(const Recipe& recipe, HfConfig config, int rank) {
   override_losses(recipe, plan.model);
   refuse_dropout(recipe, plan.model);
   check_layout(recipe, plan.model);
+  if (has_reference(recipe.train.objective) && has_frozen_model(recipe)) check_frozen_experts(recipe, plan.model);
   if (recipe.train.objective == ObjectiveKind::distill) add_teacher(recipe, plan);
   plan.step = step_of(recipe, plan.model, rank, plan.config.teacher.get());
   if (plan.config.teacher_top > 0) plan.step.stored = {.top = plan.config.teacher_top, .loss = teacher_loss_of(recipe)};

@@ -15,10 +15,11 @@ namespace fs = std::filesystem;
 
 std::string named(const Recipe& r) { return fmt::format("objective.teacher = \"{}\"", r.objective.teacher); }
 
-// The recipe as it is for the teacher, whose blocks are others. A dense one has no experts to deal out over ep.
+// The recipe as it is for the teacher, whose blocks are others. A dense one has no experts to deal out over ep, and
+// another may have its own ep, which is judged apart.
 Recipe recipe_of_teacher(Recipe r, const ModelSpec& teacher) {
   r.parallel.pipeline_layout.clear();
-  if (!teacher.has_experts()) r.parallel.ep = 1;
+  if (!teacher.has_experts() || r.parallel.frozen_ep > 0) r.parallel.ep = 1;
   return r;
 }
 
@@ -76,9 +77,11 @@ void check_teacher(const Recipe& r, const ModelSpec& student, const HfConfig& co
     throw ConfigError(fmt::format("train.seq_length = {}: {} has a table of {} positions; use at most that",
                                   r.train.seq_length, named(r), teacher.max_positions));
   try {
+    check_frozen_experts(r, teacher);
     check_layout(recipe_of_teacher(r, teacher), teacher);
   } catch (const ConfigError& e) {
-    throw ConfigError(fmt::format("{}, which is cut as the student is: {}", named(r), e.what()));
+    throw ConfigError(fmt::format("{}, which is cut as the student is{}: {}", named(r),
+                                  r.parallel.frozen_ep > 0 ? " but for its experts" : "", e.what()));
   }
 }
 

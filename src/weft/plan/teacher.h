@@ -29,7 +29,8 @@ void require_teacher_tokenizer(const Recipe& recipe, const std::vector<std::stri
                                const std::string& what);
 
 Distillation teacher_loss_of(const Recipe& recipe);
-// Cut as the student is, into as many stages, of blocks of its own.
+// Cut as the student is, into as many stages, of blocks of its own; how the data ranks share its weights, the step's
+// mesh says.
 TeacherSpec teacher_spec_of(const Recipe& recipe, const ModelSpec& teacher, const StepSpec& student);
 
 }  // namespace weft

@@ -109,6 +109,7 @@ struct Recipe {
   } eval;
   struct Parallel {
     int64_t dp = 1, tp = 1, pp = 1, cp = 1, ep = 1, zero_stage = 0, zero_shard_size = 0;
+    int64_t frozen_shard_size = 0, frozen_ep = 0;  // of models beside the trained one; 0: as that
     CpCommType cp_comm_type = CpCommType::p2p;
     int64_t cp_a2a_size = 0;
     std::string order = "tp-cp-ep-dp-pp";
@@ -164,6 +165,9 @@ std::string_view data_key_of(ObjectiveKind objective);
 bool reads_tokens(ObjectiveKind objective);
 // Whether the model is judged beside a frozen one of the same shape.
 bool has_reference(ObjectiveKind objective);
+// Whether a model with weights of its own is frozen beside the trained one: a teacher, or a reference. That of an
+// adapter which begins as nothing has none, as it is the model itself, unless its numbers are stored before the run.
+bool has_frozen_model(const Recipe& recipe);
 // How many sequences go through the model for one of what train.global_batch_size counts.
 int64_t sequences_of_sample(const Recipe& recipe);
 

@@ -132,15 +132,22 @@ void check_shards(const Recipe::Train& t, const Recipe::Parallel& p, Conflicts& 
                                 p.zero_stage == 0 ? 0 : nearest_where(shards_at, ranks, fits).value_or(0))});
 }
 
-// Experts are dealt out over data ranks, of which ep has none of its own.
-void check_experts(const Recipe::Parallel& p, Conflicts& c) {
-  if (ranks_of(p) > kMostRanks || p.dp * p.cp % p.ep == 0) return;
+// What is dealt out over the data ranks divides their number. 0, of frozen models: as of the trained one.
+void check_dealt_out(const Recipe::Parallel& p, Conflicts& c) {
+  if (ranks_of(p) > kMostRanks) return;
   const int64_t ranks = p.dp * p.cp;
-  c.add({.key = "parallel.ep",
-         .others = {"parallel.dp", "parallel.cp"},
-         .expected = fmt::format("a divisor of parallel.dp x parallel.cp = {} x {}", p.dp, p.cp),
-         .nearest = fmt::format("parallel.ep = {}",
-                                nearest_where(p.ep, ranks, [&](int64_t ep) { return ranks % ep == 0; }).value_or(1))});
+  const auto judge = [&](const char* key, int64_t size, int64_t least, bool may_be_0) {
+    if (size == 0 || ranks % size == 0) return;
+    const auto fits = [&](int64_t n) { return n >= least && ranks % n == 0; };
+    c.add({.key = key,
+           .others = {"parallel.dp", "parallel.cp"},
+           .expected =
+               fmt::format("a divisor of parallel.dp x parallel.cp = {} x {}{}", p.dp, p.cp, may_be_0 ? ", or 0" : ""),
+           .nearest = fmt::format("{} = {}", key, nearest_where(size, ranks, fits).value_or(0))});
+  };
+  judge("parallel.ep", p.ep, 1, false);
+  judge("parallel.frozen_ep", p.frozen_ep, 1, true);
+  judge("parallel.frozen_shard_size", p.frozen_shard_size, 2, true);
 }
 
 // Each sequence is cut into two runs a rank.
@@ -370,6 +377,13 @@ bool has_reference(ObjectiveKind objective) {
   return objective == ObjectiveKind::dpo || objective == ObjectiveKind::grpo || objective == ObjectiveKind::kto;
 }
 
+bool has_frozen_model(const Recipe& r) {
+  const auto& o = r.objective;
+  if (r.train.objective == ObjectiveKind::distill) return o.teacher_logits.empty();
+  const bool is_base = r.adapter.kind != AdapterKind::none && r.adapter.path.empty() && o.reference.empty();
+  return has_reference(r.train.objective) && (!is_base || o.precompute_ref_log_probs);
+}
+
 int64_t sequences_of_sample(const Recipe& recipe) {
   return data_key_of(recipe.train.objective) == "data.pairs" ? 2 : 1;
 }
@@ -384,7 +398,7 @@ std::vector<Conflict> conflicts(const Recipe& recipe) {
   check_loss_scale(recipe.train, c);
   check_reduction(recipe.train, c);
   check_shards(recipe.train, recipe.parallel, c);
-  check_experts(recipe.parallel, c);
+  check_dealt_out(recipe.parallel, c);
   check_sequences(recipe.train, recipe.parallel, c);
   check_head_groups(recipe.parallel, c);
   check_order(recipe.parallel, c);

@@ -335,6 +335,15 @@ std::vector<RecipeKey> recipe_keys(Recipe& r) {
       {"parallel.zero_shard_size", &p.zero_shard_size, count(0),
        "data parallel ranks that share one set of shards (hybrid sharding); others hold copies; 0: all of them",
        kMayChange},
+      {"parallel.frozen_shard_size", &p.frozen_shard_size, count(0),
+       "data parallel ranks that divide among them the weights of a model that is frozen beside the trained one, a "
+       "teacher or a reference, each block of which comes together while it is read, as under zero_stage 3, whatever "
+       "the trained model has: a divisor of dp x cp; 1: each rank has them whole; 0: as zero_stage says",
+       kMayChange},
+      {"parallel.frozen_ep", &p.frozen_ep, count(0),
+       "the same of that model's experts: parallel.ep of its own, for a teacher with experts beside a student without "
+       "(docs/tune/distill.md); 0: as ep says",
+       kMayChange},
       {"parallel.sequence_parallel", &p.sequence_parallel, anything(),
        "tensor parallel ranks divide the stream by tokens", kMayChange},
       {"parallel.pipeline_schedule", choice(p.pipeline_schedule), anything(),

@@ -20,6 +20,7 @@ constexpr std::string_view kPhaseKeys[] = {"data.train",
                                            "data.examples",
                                            "data.chat_template",
                                            "train.objective",
+                                           "train.loss_average",
                                            "train.seq_length",
                                            "train.global_batch_size",
                                            "train.micro_batch_size",
@@ -104,7 +105,8 @@ void set_values(Recipe& recipe, const Recipe::Phase& phase) {
 }
 
 // Another objective has none of the settings that the one before alone heeds; where it reads data of another kind, what
-// was held out is of that. What no phase may change of the data is as the run says it, wherever it is heeded.
+// was held out is of that. What no phase may change of the data, and by what cross-entropy averages, is as the run says
+// it, wherever it is heeded.
 void forget_unheeded(Recipe& recipe, const Recipe& run, ObjectiveKind before) {
   Recipe fallback, given = run;
   const auto keys = recipe_keys(recipe), fallbacks = recipe_keys(fallback), firsts = recipe_keys(given);
@@ -114,7 +116,7 @@ void forget_unheeded(Recipe& recipe, const Recipe& run, ObjectiveKind before) {
     const bool of_questions = keys[i].name == "data.tokenizer" && !run.eval.tasks.empty();
     if (of_held_out || (!heeds(now, keys[i]) && !of_questions))
       set_value(keys[i], value_of(fallbacks[i]));
-    else if ((keys[i].section() == "data" || keys[i].name == "train.loss_average") && !is_phase_key(keys[i].name))
+    else if ((keys[i].section() == "data" && !is_phase_key(keys[i].name)) || keys[i].name == "train.loss_average")
       set_value(keys[i], value_of(firsts[i]));
   }
 }
@@ -239,14 +241,26 @@ bool trains_text(ObjectiveKind objective) {
   return objective != ObjectiveKind::reward && objective != ObjectiveKind::ppo;
 }
 
-std::optional<std::string> objective_problem(const Recipe& before, const Recipe& now) {
+// The model with which a run of its own would begin in place of a phase: what the one before it leaves, but for a
+// reward model, which has no head over the vocabulary. An adapter has not the other head either.
+std::string model_of_own_run(const Recipe& before, int64_t from_step) {
+  if (before.train.objective == ObjectiveKind::reward)
+    return fmt::format("\"{}\", as a reward model's checkpoint has no head for text", before.model.path);
+  const std::string checkpoint = fmt::format("{}/checkpoints/step-{}", before.run.dir, from_step);
+  return before.adapter.kind == AdapterKind::none
+             ? fmt::format("\"{}\"", checkpoint)
+             : fmt::format("what `weft merge {} --out FOLDER` makes of that checkpoint", checkpoint);
+}
+
+std::optional<std::string> objective_problem(const Recipe& before, const Recipe& now, int64_t from_step) {
   const ObjectiveKind a = before.train.objective, b = now.train.objective;
   if (a == b) return {};
   if (const ObjectiveKind other = trains_text(a) ? b : a; !trains_text(other))
     return fmt::format(
         "\"{}\" trains a head that a model of \"{}\" has not, and the weights of a run stay the same set; the nearest "
-        "that works: a run of its own that begins with model.path = the last checkpoint of this one",
-        other, other == a ? b : a);
+        "that works: train.train_iters = {} here, and `weft train` with a recipe and a run.dir of its own and "
+        "model.path = {}",
+        other, other == a ? b : a, from_step, model_of_own_run(before, from_step));
   if (now.checkpoint.keep_best > 0)
     return fmt::format(
         "checkpoint.keep_best = {} compares held-out losses of all steps, and these objectives' are no "
@@ -259,7 +273,7 @@ std::optional<std::string> objective_problem(const Recipe& before, const Recipe&
 std::optional<std::string> setting_problem(const Recipe& before, const Recipe& r, const Recipe::Phase& phase,
                                            const std::string& key, const std::string& value) {
   const bool data = key == "data.train" || key == "data.weights", cut = data || key == "train.seq_length";
-  if (key == "train.objective") return objective_problem(before, r);
+  if (key == "train.objective") return objective_problem(before, r, phase.from_step);
   if (cut && !r.objective.teacher_logits.empty() && !sets(phase, "objective.teacher_logits"))
     return "objective.teacher_logits was made of one sequence length and order of the data; name those of this phase, "
            "or objective.teacher in their place";
@@ -308,6 +322,7 @@ std::vector<PhaseSpan> phase_spans(const Recipe& recipe) {
   for (PhaseSpan& span : spans) {
     if (span.recipe.data.valid.empty() && span.recipe.data.valid_fraction == 0) span.recipe.train.eval_interval = 0;
     if (span.phase > 0 && !reads_tokens(span.recipe.train.objective)) span.recipe.train.eval_iters = 0;  // all are read
+    if (!has_frozen_model(span.recipe)) span.recipe.parallel.frozen_ep = span.recipe.parallel.frozen_shard_size = 0;
   }
   return spans;
 }

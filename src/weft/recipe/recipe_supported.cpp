@@ -174,6 +174,24 @@ void refuse_unheeded(const Recipe& r, Refusals& refusals) {
       "objective.max_completion_length = 0");
 }
 
+// What is said of frozen models where no step of the run has one, or where they are as they would be.
+void refuse_idle_frozen(const Recipe& r, Refusals& refusals) {
+  const auto& p = r.parallel;
+  const std::vector<PhaseSpan> spans = phase_spans(r);
+  const bool none = std::none_of(spans.begin(), spans.end(), [](const auto& s) { return has_frozen_model(s.recipe); });
+  const std::pair<const char*, int64_t> keys[] = {{"parallel.frozen_shard_size", p.frozen_shard_size},
+                                                  {"parallel.frozen_ep", p.frozen_ep}};
+  for (const auto& [key, size] : keys)
+    refusals.add_idle(none && size > 0, fmt::format("{} = {}", key, size),
+                      "no model is frozen beside the one that is trained: neither a teacher in memory nor a reference "
+                      "with weights of its own",
+                      fmt::format("{} = 0", key));
+  refusals.add_idle(!none && p.frozen_shard_size == 1 && p.zero_stage < 3 && p.dp * p.cp > 1,
+                    "parallel.frozen_shard_size = 1",
+                    fmt::format("parallel.zero_stage = {} leaves each rank whole weights", p.zero_stage),
+                    "parallel.frozen_shard_size = 0");
+}
+
 // Choices that nothing of the run heeds. What is only the same on one rank is not among them: axes change from run to
 // run.
 void refuse_idle(const Recipe& r, Refusals& refusals) {
@@ -199,6 +217,7 @@ void refuse_idle(const Recipe& r, Refusals& refusals) {
   refusals.add_idle(p.zero_stage > 0 && p.zero_shard_size == 1 && p.dp * p.cp > 1, shards,
                     fmt::format("parallel.zero_stage = {} divides nothing over one rank", p.zero_stage),
                     "parallel.zero_shard_size = 0");
+  refuse_idle_frozen(r, refusals);
   const PrecisionChoice precision = r.train.precision;
   refusals.add_idle(r.train.loss_scale > 0 && (precision == PrecisionChoice::f32 || precision == PrecisionChoice::bf16),
                     fmt::format("train.loss_scale = {}", r.train.loss_scale),
@@ -248,6 +267,9 @@ void check_supported(const Recipe& r) {
   refusals.add(p.ep > 1 && r.train.numerics == NumericsChoice::invariant, "train.numerics = \"invariant\"",
                fmt::format("parallel.ep = {} adds the gradients of an expert over the tokens of several ranks", p.ep),
                "train.numerics = \"fast\"");
+  refusals.add(p.frozen_ep > 1 && r.train.numerics == NumericsChoice::invariant, "train.numerics = \"invariant\"",
+               fmt::format("parallel.frozen_ep = {} multiplies the rows of several ranks with an expert", p.frozen_ep),
+               "train.numerics = \"fast\", or parallel.frozen_ep = 1");
   refusals.add(p.cp > 1 && r.train.numerics == NumericsChoice::invariant, "train.numerics = \"invariant\"",
                fmt::format("parallel.cp = {} adds gradients within a micro-batch in an order of its own", p.cp),
                "train.numerics = \"fast\", or parallel.cp = 1");

@@ -27,6 +27,7 @@ Executor::Executor(TrainingState& state, const StepSpec& step, const StepMemory*
       plan_(plan != nullptr ? *plan : StepMemory()),
       backend_(&resources.backend),
       mesh_(resources.mesh),
+      frozen_mesh_(mesh_.of_frozen()),
       scratch_(arena_of("scratch", plan, &StepMemory::scratch, resources.memory)),
       replay_(arena_of("replay", plan, &StepMemory::replay, resources.memory)),
       evaluation_(arena_of("evaluation", plan, &StepMemory::evaluation, resources.memory)),
@@ -241,23 +242,23 @@ Pass Executor::pass(const InFlight& m, uint64_t dropout_key) {
 }
 
 TokenLosses Executor::evaluate(const LoadMicroBatch& load) {
-  const TokenLosses losses = score(model_, state_.params, load);
+  const TokenLosses losses = score({model_, state_.params, mesh_}, load);
   const bool alone = step_.frozen.empty() && !step_.teacher;  // else one of them may need most
   WEFT_CHECK(is_dry() || !alone || evaluation_.peak() == plan_.evaluation, "evaluation used {} bytes, planned {}",
              evaluation_.peak(), plan_.evaluation);
   return losses;
 }
 
-TokenLosses Executor::score(const Model& model, ParamStore& params, const LoadMicroBatch& load, bool adapters) {
+TokenLosses Executor::score(const Scorer& scorer, const LoadMicroBatch& load) {
   WEFT_CHECK(step_.evaluates, "this step was planned without evaluation");
-  return ForwardOnly{.model = model,
-                     .params = params,
+  return ForwardOnly{.model = scorer.model,
+                     .params = scorer.params,
                      .step = step_,
                      .backend = *backend_,
-                     .mesh = mesh_,
+                     .mesh = scorer.mesh,
                      .staging = staging_,
                      .links = &links_,
-                     .adapters = adapters}
+                     .adapters = scorer.adapters}
       .score(load, evaluation_);
 }
 

@@ -124,7 +124,14 @@ class Executor {
   void wait_sum_sequences();
   int64_t num_sums_of_batch() const;
   Objective::Scores scores_of(const Scored& scored, int64_t micro_batch, const StepInput& input) const;
-  TokenLosses score(const Model& model, ParamStore& params, const LoadMicroBatch& load, bool adapters = true);
+  // A model that scores, by which ranks, and whether with its adapters.
+  struct Scorer {
+    const Model& model;
+    ParamStore& params;
+    const ProcessMesh& mesh;
+    bool adapters = true;
+  };
+  TokenLosses score(const Scorer& scorer, const LoadMicroBatch& load);
   void load(MicroBatch& b, const StepInput& input);
   void act(const Action& action, const StepInput& input);
   void execute(const Instruction& i, const Action& action, Pass& p, InFlight& m, const StepInput& input);
@@ -153,6 +160,7 @@ class Executor {
   const StepMemory plan_;
   Backend* backend_;
   const ProcessMesh& mesh_;
+  const ProcessMesh frozen_mesh_;  // as frozen models see it
   Traffic* traffic_ = nullptr;
   Arena scratch_, replay_, evaluation_, handover_, taught_;
   std::vector<Tensor> taught_states_;  // [micro-batch] in it, of the stage with the head

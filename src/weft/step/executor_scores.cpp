@@ -85,7 +85,7 @@ Executor::Scored Executor::score_with(const LoadMicroBatch& load, const ReadRefe
                    [&](int64_t token, int64_t, double value) { numbers[size_t(token)] = factor * value; });
     return numbers;
   };
-  const auto losses_of = [&](const Model& model, ParamStore& params, bool adapters = true) {
+  const auto losses_of = [&](const Scorer& scorer) {
     Losses losses(static_cast<size_t>(all));
     const Traffic before = is_dry() ? *traffic_ : Traffic();
     for (int64_t i = 0; i < (is_dry() ? 1 : all); ++i) {
@@ -94,7 +94,7 @@ Executor::Scored Executor::score_with(const LoadMicroBatch& load, const ReadRefe
         load(b);
         if (!is_dry() && step_.num_sums > 0) scored.counted[size_t(i)] = values_of(b.weights);
       };
-      const TokenLosses of = score(model, params, one, adapters);
+      const TokenLosses of = score(scorer, one);
       if (is_dry()) continue;
       losses[size_t(i)] = numbers_of(of.nll, 1);
       if (of.values) scored.values.push_back(numbers_of(of.values, -1));
@@ -102,9 +102,10 @@ Executor::Scored Executor::score_with(const LoadMicroBatch& load, const ReadRefe
     if (is_dry()) traffic_->add(traffic_->since(before), all - 1);
     return losses;
   };
-  if (step_.scores_first) scored.own = losses_of(model_, state_.params);
-  if (step_.scores_base) scored.frozen.push_back(losses_of(model_, state_.params, false));
-  for (FrozenModel& other : state_.frozen) scored.frozen.push_back(losses_of(other.model, other.params));
+  if (step_.scores_first) scored.own = losses_of({model_, state_.params, mesh_});
+  if (step_.scores_base) scored.frozen.push_back(losses_of({model_, state_.params, mesh_, false}));
+  for (FrozenModel& other : state_.frozen)
+    scored.frozen.push_back(losses_of({other.model, other.params, frozen_mesh_}));
   if (step_.stored_reference) scored.frozen.push_back(stored_losses(reference));
   return scored;
 }

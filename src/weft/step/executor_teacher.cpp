@@ -42,7 +42,7 @@ void Executor::teach_batch(const StepInput& input) {
                            .params = state_.teacher->params,
                            .step = step_,
                            .backend = *backend_,
-                           .mesh = mesh_,
+                           .mesh = frozen_mesh_,
                            .staging = staging_,
                            .links = &links_,
                            .states = taught_states_.empty() ? Tensor() : taught_states_[size_t(i)]};

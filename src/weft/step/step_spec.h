@@ -7,7 +7,8 @@
 
 namespace weft {
 
-// A model that a rank holds beside the one that it trains, cut like that: it scores batches and is never updated.
+// A model that a rank holds beside the one that it trains, cut like that, but for what MeshSizes says of frozen models:
+// it scores batches and is never updated.
 struct FrozenSpec {
   ModelSpec model;
   TransformerPlan plan;  // of the same stream, in as many parts
@@ -66,6 +67,14 @@ struct StepSpec {
   int64_t top_here() const { return stored && has_head() ? stored->top : 0; }
   MeshSizes mesh = {};
   int rank = 0;  // of the mesh
+  // As stores of frozen models have it. With shards of their own, these keep weights as ZeRO stage 3 does.
+  GradientOrder frozen_order() const {
+    GradientOrder frozen = order;
+    if (mesh.frozen_shards == 0) return frozen;
+    frozen.shards = mesh.frozen_shards;
+    frozen.zero_stage = frozen.shards > 1 ? 3 : 0;
+    return frozen;
+  }
   SequenceCut sequences() const { return {seq_length, {mesh.cp, place_of(mesh, rank).cp}}; }
   int64_t micro_batch_tokens() const { return sequences().rows() * micro_batch_size; }  // here
   int64_t global_tokens() const { return seq_length * micro_batch_size * order.global_micro_batches(); }

@@ -55,7 +55,8 @@ PersistentArenas::Sizes PersistentArenas::peak() const {
 
 FrozenModel::FrozenModel(const FrozenSpec& spec, const StepSpec& step, PersistentArenas& arenas,
                          const ProcessMesh& mesh)
-    : params(step.precision, step.order, mesh, WeightUse::frozen), model(params, spec.model, spec.plan) {
+    : params(step.precision, step.frozen_order(), mesh.of_frozen(), WeightUse::frozen),
+      model(params, spec.model, spec.plan) {
   WEFT_CHECK(spec.plan.layers.stream == step.model.layers.stream && spec.plan.parts.size() == step.model.parts.size(),
              "a frozen model that is cut otherwise than the one that is trained");
   params.allocate_frozen(arenas.frozen, arenas.transit);

@@ -43,7 +43,8 @@ void RankRun::check_used() const {
   WEFT_CHECK(arenas.peak() == plan.memory.persistent, "weights, gradients and state use {} bytes, {} planned",
              arenas.peak().total(), plan.memory.persistent.total());
   const bool gathers = plan.step.model.layers.context.keys == ContextPlan::Keys::gathered;
-  const bool may_use_less = plan.step.evaluates || late_ || gathers || plan.step.mesh.ep > 1;
+  const bool may_use_less =
+      plan.step.evaluates || late_ || gathers || plan.step.mesh.ep > 1 || plan.step.mesh.of_frozen().ep > 1;
   WEFT_CHECK(workspace.peak() == plan.memory.workspace || (may_use_less && workspace.peak() < plan.memory.workspace),
              "workspace: {} bytes used, {} planned", workspace.peak(), plan.memory.workspace);
 }

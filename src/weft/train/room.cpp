@@ -150,6 +150,18 @@ struct Candidate {
   int weight = 0;  // how far from the given one
 };
 
+// The same, and where there is a frozen model whose weights each rank has whole, also with these divided.
+void add_candidate(const Recipe& given, Candidate c, std::vector<Candidate>& all) {
+  const int64_t ranks = given.parallel.dp * given.parallel.cp;
+  const bool whole = given.parallel.frozen_shard_size == 0 && c.recipe.parallel.zero_stage < 3;
+  if (!c.settings.empty()) all.push_back(c);
+  if (!has_frozen_model(given) || !whole || ranks == 1) return;
+  c.recipe.parallel.frozen_shard_size = ranks;
+  c.settings.push_back(fmt::format("parallel.frozen_shard_size={}", ranks));
+  c.weight += 100;
+  all.push_back(std::move(c));
+}
+
 std::vector<Candidate> candidates(const Recipe& given) {
   // The later of these take less memory. To a smaller budget than it has a recipe is not fitted here.
   const bool has_budget = given.parallel.recompute == RecomputeKind::budget;
@@ -170,7 +182,7 @@ std::vector<Candidate> candidates(const Recipe& given) {
         if (zero > given.parallel.zero_stage) c.settings.push_back(fmt::format("parallel.zero_stage={}", zero));
         c.weight = int(100 * c.settings.size() + (recompute - kept) + size_t(halvings) +
                        size_t(zero - given.parallel.zero_stage));
-        if (!c.settings.empty()) all.push_back(std::move(c));
+        add_candidate(given, std::move(c), all);
       }
       if (has_begun(given)) break;
     }

@@ -36,6 +36,8 @@ StepSpec reference_step(const StepSpec& of_run) {
   step.scores_first = step.scores_base = step.scores_others = step.stored_reference = step.counts_experts = false;
   step.frozen.clear();
   step.num_sums = 0;
+  step.order = of_run.frozen_order();
+  step.mesh = of_run.mesh.of_frozen();
   return step;
 }
 
@@ -192,8 +194,9 @@ constexpr std::string_view kKeysOfNumbers[] = {"train.seq_length",    "train.mic
                                                "train.precision",     "train.numerics",
                                                "run.backend",         "parallel.tp",
                                                "parallel.cp",         "parallel.cp_comm_type",
-                                               "parallel.ep",         "parallel.cp_a2a_size",
-                                               "moe.capacity_factor", "parallel.sequence_parallel"};
+                                               "parallel.ep",         "parallel.frozen_ep",
+                                               "moe.capacity_factor", "parallel.sequence_parallel",
+                                               "parallel.cp_a2a_size"};
 
 std::string weights_of(const Recipe& reference) {
   std::string text = reference.model.init == InitChoice::random
@@ -248,7 +251,7 @@ RunReferences prepare_references(const Recipe& recipe, const RunData& data, cons
                                   .value_bytes = size_of(plan.step.precision.stat)};
     const fs::path file = reference_logps_path(rows.file(), spec.key);
     if (!first_text(world, world.rank() == 0 && !is_there(file) ? "missing" : "").empty()) {
-      if (!rank) rank.emplace(recipe_of_reference(recipe), plan.model, plan.step, machine, mesh);
+      if (!rank) rank.emplace(recipe_of_reference(recipe), plan.model, plan.step, machine, mesh.of_frozen());
       ReferenceMaker(*rank, order, terminal_fd).make(file, spec);
     }
     return std::make_shared<const ReferenceLogps>(file, spec, rows);

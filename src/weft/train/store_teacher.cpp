@@ -288,7 +288,8 @@ class Storer {
 Recipe storing_recipe(const Recipe& recipe, const ModelSpec& teacher) {
   Recipe r = recipe;
   const auto& p = recipe.parallel;
-  r.parallel = {.dp = p.dp, .tp = p.tp, .pp = p.pp, .cp = p.cp, .ep = teacher.has_experts() ? p.ep : 1};
+  const int64_t ep = p.frozen_ep > 0 ? p.frozen_ep : p.ep;
+  r.parallel = {.dp = p.dp, .tp = p.tp, .pp = p.pp, .cp = p.cp, .ep = teacher.has_experts() ? ep : 1};
   r.parallel.cp_comm_type = p.cp_comm_type;
   r.parallel.cp_a2a_size = p.cp_a2a_size;
   r.parallel.order = p.order;

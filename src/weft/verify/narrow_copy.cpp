@@ -87,7 +87,8 @@ void narrow_heads(ModelSpec& m, const Recipe::Parallel& p) {
 void narrow_experts(ExpertsSpec& e, const Recipe::Parallel& p) {
   for (int64_t* width : {&e.width, &e.shared_width})
     if (*width > 0) *width = row_like(*width, std::max(p.tp, kExpertWidth), p.tp, p.tp);
-  if (e.routing.groups == 1) e.count = like(e.count, std::max(e.chosen, kExperts * p.ep), p.ep);
+  const int64_t ranks = std::lcm(p.ep, std::max<int64_t>(1, p.frozen_ep));  // a frozen model's too
+  if (e.routing.groups == 1) e.count = like(e.count, std::max(e.chosen, kExperts * ranks), ranks);
 }
 
 void narrow_batch(Recipe& r) {

@@ -4,15 +4,23 @@
 
 #include <numeric>
 
+#include "weft/plan/layout.h"
+
 namespace weft {
 namespace {
 
 using Parallel = Recipe::Parallel;
 
-// What is left of dp x cp has fewer ranks among which experts are dealt out.
-void fit_experts(Parallel& p) { p.ep = std::gcd(p.ep, p.dp * p.cp); }
+// What is left of dp x cp has fewer ranks among which experts, and frozen models, are dealt out.
+void fit_experts(Parallel& p) {
+  p.ep = std::gcd(p.ep, p.dp * p.cp);
+  fit_frozen(p);
+}
 
-void without_zero(Parallel& p) { p.zero_stage = p.zero_shard_size = 0; }
+void without_zero(Parallel& p) {
+  p.zero_stage = p.zero_shard_size = 0;
+  fit_frozen(p);
+}
 
 // ZeRO remains over the other axis that it shards over, if there is one.
 void without_dp(Parallel& p) {
@@ -87,6 +95,8 @@ constexpr Removal kRemovals[] = {
     {"the schedule", without_chunks},
     {"the pipeline's layout", [](Parallel& p) { p.pipeline_layout.clear(); }},
     {"zero_shard_size", [](Parallel& p) { p.zero_shard_size = 0; }},
+    {"shards of frozen models", [](Parallel& p) { p.frozen_shard_size = 0; }},
+    {"ep of frozen models", [](Parallel& p) { p.frozen_ep = 0; }},
     {"dp beyond 2", [](Parallel& p) { p.dp > 2 ? fewer_dp(p) : void(); }},
     {"pp beyond 2", [](Parallel& p) { p.pp > 2 ? shorter_pp(p) : void(); }},
     {"groups of cp that exchange heads", without_head_groups},
@@ -114,6 +124,8 @@ std::string layout_words(const Recipe& r) {
   say(p.ep > 1, fmt::format("ep {}", p.ep));
   say(p.dp * p.cp > 1 && p.zero_stage > 0, fmt::format("ZeRO stage {}", p.zero_stage));
   say(p.zero_stage > 0 && p.zero_shard_size > 0, fmt::format("over {}", p.zero_shard_size));
+  say(p.frozen_shard_size > 0, fmt::format("frozen models over {}", p.frozen_shard_size));
+  say(p.frozen_ep > 0, fmt::format("experts of frozen models over {}", p.frozen_ep));
   say(p.tp > 1, fmt::format("tp {}{}", p.tp, p.sequence_parallel ? " with sequence parallelism" : ""));
   say(p.pp > 1, fmt::format("pp {} by {}", p.pp, p.pipeline_schedule));
   say(p.pp == 1 && p.pipeline_schedule != ScheduleKind::one_f_one_b, fmt::format("schedule {}", p.pipeline_schedule));
