@@ -41,6 +41,8 @@ inline void recipe_arguments(CLI::App& app, std::string& recipe, std::vector<std
 
 // `weft plan`, `weft plan score`
 std::vector<Command> add_plan(CLI::App& weft);
+// `weft report`, `weft new`
+std::vector<Command> add_runs(CLI::App& weft);
 // `weft data ...`
 std::vector<Command> add_data(CLI::App& weft);
 
