@@ -1,4 +1,4 @@
-// `weft plan` from the outside.
+// `weft plan`, `weft new` and `weft report` from the outside.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -123,6 +123,176 @@ TEST_F(Plan, ALayoutHasAsManyBlocksAsTheModel) {
   const Finished f = plan({"parallel.pipeline_layout=[3]"});
   EXPECT_EQ(f.status, 2);
   EXPECT_NE(f.err.find("the counts add up to 3, and the model has 2 blocks"), std::string::npos) << f.err;
+}
+
+TEST_F(Plan, SaysHowTheModelAnswersOnDevices) {
+  const auto serve = [&](std::vector<std::string> more) {
+    more.insert(more.end(), {"--cluster", "H100-SXM", "--serve"});
+    return plan(more);
+  };
+  const std::vector<std::string> load{"--ranks", "2", "--prompt-tokens", "16", "--max-tokens", "8", "--texts", "4"};
+  const Finished f = serve(load);
+  EXPECT_EQ(f.status, 0) << f.err;
+  EXPECT_SAYS(f.out, "serving on 2 H100-SXM, prompts of 16 tokens and 8 behind them");
+  std::vector<std::string> in_json = load;
+  in_json.push_back("--json");
+  const auto json = nlohmann::json::parse(serve(in_json).out);
+  for (const auto& l : json["layouts"]) {
+    EXPECT_EQ(l["tp"].get<int>() * l["pp"].get<int>() * l["replicas"].get<int>(), 2) << l;
+    EXPECT_EQ(l["texts"], 4);
+    EXPECT_GT(l["first_token_s"], 0);
+    EXPECT_GT(l["memory_bytes"], l["cache_bytes"]);
+  }
+  EXPECT_SAYS(serve({"--ranks", "2..4"}).err, "--serve takes one number of devices");
+  EXPECT_SAYS(serve({"--prompt-tokens", "99999999"}).err, "--prompt-tokens");
+  EXPECT_SAYS(plan({"--ranks", "2", "--cluster", "H100-SXM"}).err, "it needs --search or --serve");
+}
+
+// `weft new`
+class NewRecipes : public ::testing::Test {
+ protected:
+  NewRecipes() {
+    std::filesystem::create_directories(dir_ / "model");
+    spill(dir_ / "model/config.json", testing::kTwoLayers);
+    spill(dir_ / "c.toml", "preset = \"H100-SXM\"\nnodes = 2\ndevices_per_node = 1\ndomain = 1\n");
+  }
+  std::string at(const std::string& name) { return (dir_ / name).string(); }
+  // With these lines as standard input.
+  Finished answer(const std::string& lines, const std::string& out) {
+    spill(dir_ / "answers", lines);
+    return testing::run(
+        {.args = {"-c", "exec \"$0\" new --out \"$1\" <\"$2\"", testing::kProgram, at(out), at("answers")},
+         .program = "/bin/sh"});
+  }
+  TempDir dir_;
+};
+
+TEST_F(NewRecipes, WhatEveryPurposeWritesCanBePlanned) {
+  std::filesystem::create_directories(dir_ / "experts");
+  nlohmann::json experts = nlohmann::json::parse(testing::kTwoLayers);
+  experts.update({{"model_type", "mixtral"}, {"num_local_experts", 4}, {"num_experts_per_tok", 2}});
+  spill(dir_ / "experts/config.json", experts.dump());
+  for (const std::string purpose : {"pretrain", "finetune", "lora", "long-context", "experts", "many-devices"}) {
+    SCOPED_TRACE(purpose);
+    const std::string out = at(purpose + ".toml");
+    const Finished f =
+        weft({"new", at(purpose == "experts" ? "experts" : "model"), "--purpose", purpose, "--cluster", at("c.toml"),
+              "--devices", purpose == "many-devices" ? "2" : "1", "--data", "book.txt", "--out", out});
+    ASSERT_EQ(f.status, 0) << f.err;
+    const Finished plan = weft({"plan", out, "--cluster", at("c.toml")});
+    EXPECT_EQ(plan.status, 0) << plan.err;
+    EXPECT_SAYS(plan.out, "where the step goes");
+  }
+}
+
+TEST_F(NewRecipes, CalledBareItAsksFiveQuestions) {
+  const Finished f = answer(at("model") + "\nlora\n" + at("c.toml") + "\n1\nnotes.jsonl, more.txt\n", "asked.toml");
+  ASSERT_EQ(f.status, 0) << f.err;
+  for (const char* question :
+       {"Which model?", "What for?", "On which devices?", "How many of them? [2]", "Which data?"})
+    EXPECT_SAYS(f.err, question);
+  const std::string recipe = slurp(dir_ / "asked.toml");
+  EXPECT_SAYS(recipe, "kind = \"lora\"");
+  EXPECT_SAYS(recipe, "train = [\"notes.jsonl\", \"more.txt\"]");
+  EXPECT_SAYS(recipe, "dp = 1");
+}
+
+TEST_F(NewRecipes, AsksAgainAfterAWrongAnswerAndTakesNothingForTheUsual) {
+  const Finished f = answer(
+      at("nowhere") + "\n" + at("model/config.json") + "\nfinetuning\n\nH100-SXN\n" + at("c.toml") + "\nx\n1\n\n",
+      "again.toml");
+  ASSERT_EQ(f.status, 0) << f.err;
+  EXPECT_SAYS(f.err, "did you mean finetune?");
+  EXPECT_SAYS(f.err, "\"x\" is no number of devices");
+  EXPECT_SAYS(slurp(dir_ / "again.toml"), "path = \"" + at("model") + "\"");
+  EXPECT_SAYS(slurp(dir_ / "again.toml"), "train = [\"train.txt\"]");
+}
+
+TEST_F(NewRecipes, WithoutAnAnswerNothingIsWritten) {
+  const Finished f = answer(at("model") + "\nlora\n", "none.toml");
+  EXPECT_EQ(f.status, 2);
+  EXPECT_SAYS(f.err, "there is no answer to \"On which devices?");
+  EXPECT_FALSE(std::filesystem::exists(dir_ / "none.toml"));
+}
+
+TEST_F(NewRecipes, NeverReplacesAFile) {
+  spill(dir_ / "mine.toml", "mine");
+  const Finished f = weft({"new", at("model"), "--cluster", "H100-SXM", "--out", at("mine.toml")});
+  EXPECT_EQ(f.status, 2);
+  EXPECT_SAYS(f.err, "is there already, and stays");
+  EXPECT_EQ(slurp(dir_ / "mine.toml"), "mine");
+}
+
+TEST_F(NewRecipes, NamesWhatIsMissing) {
+  EXPECT_SAYS(weft({"new", at("model"), "--out", at("x.toml")}).err, "--cluster is missing: on which devices?");
+  EXPECT_EQ(weft({"new", at("model"), "--cluster", "H100-SXM", "--devices", "0", "--out", at("x.toml")}).status, 2);
+}
+
+// `weft report`
+class RunReports : public testing::RecipeTest {
+ protected:
+  RunReports() {
+    std::filesystem::create_directories(dir_ / "model");
+    spill(dir_ / "model/config.json", testing::kTwoLayers);
+    spill(dir_ / "t.txt", std::string(2000, 'a'));
+    spill(dir_ / "r.toml", testing::placed_in(dir_.path(),
+                                              "[model]\npath = \"DIR/model\"\ninit = \"random\"\n[data]\ntrain = "
+                                              "[\"DIR/t.txt\"]\n[train]\nseq_length = 16\nglobal_batch_size = 8\n"
+                                              "micro_batch_size = 2\ntrain_iters = 4\n[run]\nthreads = 1\n"));
+  }
+  std::string at(const std::string& name) { return (dir_ / name).string(); }
+};
+
+TEST_F(RunReports, OfARunOnTwoRanksSaysWhereItsTimeWent) {
+  const Finished trained = run("train", {"parallel.tp=2", "checkpoint.save_interval=2"}, "two");
+  ASSERT_EQ(trained.status, 0) << trained.err;
+  const std::vector<nlohmann::json> steps = steps_of("two");
+  ASSERT_EQ(steps.size(), 4u);
+  for (const nlohmann::json& s : steps) {
+    EXPECT_GT(s["data_s"], 0) << s;
+    EXPECT_GT(s["waits_s"]["tp"], 0) << s;
+    double waits = 0;
+    for (const auto& [axis, seconds] : s["waits_s"].items()) waits += seconds.get<double>();
+    EXPECT_LT(waits + s["data_s"].get<double>(), s["step_time_s"]) << s;
+    EXPECT_EQ(s.contains("save_s"), s["step"] == 3) << s;  // the save behind the last step has no record
+  }
+  const Finished text = weft({"report", at("two"), "--cluster", "H100-SXM"});
+  ASSERT_EQ(text.status, 0) << text.err;
+  EXPECT_SAYS(text.out, "4 of 4 steps; on 2 ranks: dp 1, tp 2");
+  EXPECT_SAYS(text.out, "exposed tp ");
+  EXPECT_SAYS(text.out, "checkpoints ");
+  EXPECT_SAYS(text.out, "what bound the run, of ");
+  const auto json = nlohmann::json::parse(weft({"report", at("two"), "--cluster", "H100-SXM", "--json"}).out);
+  double parts = 0;
+  for (const auto& [name, p] : json["parts"].items()) parts += p["measured_s"].get<double>();
+  EXPECT_NEAR(parts, json["measured"]["step_s"].get<double>(), 1e-9);
+  double bound = 0;
+  for (const nlohmann::json& cause : json["bound_by"]) bound += cause["part"].get<double>();
+  EXPECT_NEAR(bound, 1, 1e-9);
+}
+
+TEST_F(RunReports, OfSeveralRunsIsATableOfScaling) {
+  ASSERT_EQ(run("train", {}, "one").status, 0);
+  ASSERT_EQ(run("train", {"parallel.dp=2"}, "strong").status, 0);
+  const Finished f = weft({"report", at("strong"), at("one")});
+  ASSERT_EQ(f.status, 0) << f.err;
+  EXPECT_SAYS(f.out, "strong  " + at("strong") + ", dp 2, micro-batch 2\n");
+}
+
+TEST_F(RunReports, NamesWhatItCannotReport) {
+  const auto error = [](const Finished& f) {
+    EXPECT_EQ(f.status, 2) << f.out;
+    return f.err;
+  };
+  EXPECT_SAYS(weft({"report", at("nowhere"), "--cluster", "H100-SXM"}).err, "is not there; name the folder of a run");
+  EXPECT_SAYS(weft({"report", at("model"), "--cluster", "H100-SXM"}).err,
+              "no run folder: there is no recipe.toml in it");
+  std::filesystem::create_directories(dir_ / "empty");
+  std::filesystem::copy(dir_ / "r.toml", dir_ / "empty/recipe.toml");
+  EXPECT_SAYS(error(weft({"report", at("empty"), "--cluster", "H100-SXM"})), "the run has trained no step yet");
+  spill(dir_ / "empty/metrics.jsonl", "{\"step\":1,\"loss\":1.0,\"step_time_s\":0.5}\n");
+  EXPECT_SAYS(error(weft({"report", at("empty")})), "a report needs a forecast: name what the run was on");
+  EXPECT_SAYS(error(weft({"report", at("empty"), "--cluster", "H100-SXN"})), "H100-SXM");
 }
 
 }  // namespace

@@ -70,6 +70,15 @@ TEST(MetricsLog, TermsOfAnObjectiveStandBesideTheLossAndReadBack) {
   EXPECT_EQ(read_metrics(dir / "metrics.jsonl").steps.at(0), record);
 }
 
+TEST(MetricsLog, WhereTimeWentReadsBackAndIsNoTermOfAnObjective) {
+  TempDir dir;
+  const StepRecord record{.step = 1, .data_s = 0.25, .waits_s = {{"tp", 0.5}, {"world", 0}}, .eval_s = 2, .save_s = 3};
+  EXPECT_TRUE(to_json(record).ends_with(
+      R"("memory_bytes":0,"data_s":0.25,"waits_s":{"tp":0.5,"world":0.0},"eval_s":2.0,"save_s":3.0})"));
+  MetricsLog(dir / "metrics.jsonl", -1).append(record);
+  EXPECT_EQ(read_metrics(dir / "metrics.jsonl").steps.at(0), record);
+}
+
 TEST(MetricsLog, ResultsOfTasksReadBackAndAreCutWithTheirStep) {
   TempDir dir;
   const TasksRecord first{.step = 1, .results = {{"piqa.acc", 0.5}, {"piqa.acc_stderr", 0.25}}},

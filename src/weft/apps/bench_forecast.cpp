@@ -14,6 +14,7 @@
 #include "weft/comm/timed.h"
 #include "weft/forecast/cluster.h"
 #include "weft/forecast/forecast.h"
+#include "weft/forecast/run_report.h"
 #include "weft/ops/traced.h"
 #include "weft/plan/layout_plan.h"
 #include "weft/records/clock.h"
@@ -79,25 +80,16 @@ struct PartBeside {
   double forecast_s = 0, measured_s = 0;
 };
 
-// What a transfer over this axis is called in the table: ranks that sum gradients have other names where they are all
-// of a data axis, and what waits for other stages is not told apart from what they send.
-std::string transfer_name(const std::string& axis) {
-  for (const char* data : {"dp", "dp_cp", "shards", "replicas", "edp", "expert_shards", "expert_replicas",
-                           "frozen_shards", "frozen_expert_shards"})
-    if (axis == data) return "exposed data";
-  return axis.starts_with("pp") ? "exposed pp and bubble" : "exposed " + axis;
-}
-
 std::vector<PartBeside> parts_beside(const RunForecast& forecast, const std::map<std::string, OpWork>& ops,
                                      const MeasuredSteps& measured) {
   std::map<std::string, PartBeside> parts;
   double in_parts = 0;
   for (const auto& [name, op] : ops) parts[name].forecast_count = op.count, parts[name].forecast_s = op.seconds;
   for (const auto& [name, op] : measured.ops) parts[name].count = op.count, parts[name].measured_s = op.seconds;
-  for (const auto& [axis, seconds] : forecast.step.exposed_s) parts[transfer_name(axis)].forecast_s += seconds;
+  for (const auto& [axis, seconds] : forecast.step.exposed_s) parts[transfer_part(axis)].forecast_s += seconds;
   for (const auto& [axis, time] : measured.waits)
-    if (time.calls > 0) parts[transfer_name(axis)].measured_s += time.blocked_s;
-  parts[transfer_name("pp")].forecast_s += forecast.step.bubble_s;
+    if (time.calls > 0) parts[transfer_part(axis)].measured_s += time.blocked_s;
+  parts[transfer_part("pp")].forecast_s += forecast.step.bubble_s;
   std::vector<PartBeside> all;
   for (auto& [name, part] : parts) {
     part.name = name;

@@ -26,7 +26,6 @@ namespace {
 
 constexpr int kMostRanksOfANode = 256;
 constexpr int64_t kUsualTokens = 2048;
-constexpr const char* kUsualFile = "machine.toml";
 
 // 1, 2, 4, ... up to the cores.
 std::vector<int> usual_ranks() {
@@ -231,7 +230,7 @@ int measure_processes(const BenchOptions& o, const std::string& path, const Laun
 }  // namespace
 
 int bench_machine(const BenchOptions& o) {
-  const std::string path = o.out.empty() ? kUsualFile : o.out;
+  const std::string path = o.out.empty() ? kMachineFile : o.out;
   const Launched launched = launched_as(environment);
   std::vector<int> counts;
   try {

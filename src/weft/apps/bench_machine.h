@@ -4,6 +4,9 @@
 
 namespace weft {
 
+// Where bench machine writes what it measured, unless told.
+inline constexpr const char* kMachineFile = "machine.toml";
+
 // Measures this machine and writes its cluster's file.
 int bench_machine(const BenchOptions& options);
 

@@ -525,6 +525,7 @@ int run_cli(int argc, char** argv, std::string_view missing) {
                                 add_inspect(app), add_bench(app),  add_teacher_logits(app)};
   commands.push_back(add_supervise(app));
   for (Command& c : add_plan(app)) commands.push_back(std::move(c));
+  for (Command& c : add_runs(app)) commands.push_back(std::move(c));
   for (Command& c : add_data(app)) commands.push_back(std::move(c));
   commands.push_back(add_completion(app));
   const auto named = [&](const Command& c) { return c.first_word() == argv[1]; };

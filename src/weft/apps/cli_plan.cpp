@@ -31,9 +31,10 @@ Command add_score(CLI::App& plan) {
 void add_search(CLI::App& app, PlanOptions& o, CLI::Option* cluster, const std::vector<CLI::Option*>& others) {
   CLI::Option* search = app.add_flag("--search", o.search, "Find the layouts that are best there")->needs(cluster);
   for (CLI::Option* other : others) search->excludes(other);
-  app.add_option("--ranks", o.ranks, "On so many devices: 64, or 8..1024; by default all of the cluster")
+  app.add_option("--ranks", o.ranks,
+                 "Of --search and --serve: so many devices, 64, or 8..1024 (--search); by default all of the cluster")
       ->type_name("N|N..M")
-      ->needs(search);
+      ->needs(cluster);
   app.add_option("--objective", o.objective,
                  "What is best: time, price or energy of a step, or ranks, as few as can be")
       ->check(CLI::IsMember({"time", "price", "energy", "ranks"}))
@@ -45,6 +46,19 @@ void add_search(CLI::App& app, PlanOptions& o, CLI::Option* cluster, const std::
       ->check(CLI::PositiveNumber)
       ->needs(search);
   app.add_option("--write", o.write, "Write the recipe with the best layout")->type_name("FILE")->needs(search);
+}
+
+// How the model answers there.
+void add_serve(CLI::App& app, PlanOptions& o, CLI::Option* cluster, const std::vector<CLI::Option*>& others) {
+  CLI::Option* serve =
+      app.add_flag("--serve", o.serve, "Layouts to serve the model there: first token, rate, memory, price")
+          ->needs(cluster);
+  for (CLI::Option* other : others) serve->excludes(other);
+  add_number(app, "--prompt-tokens", o.prompt_tokens, "Of --serve: tokens of a prompt", 1, int64_t{1} << 24)
+      ->needs(serve);
+  add_number(app, "--max-tokens", o.max_tokens, "Of --serve: tokens behind it", 1, int64_t{1} << 24)->needs(serve);
+  add_number(app, "--texts", o.texts, "Of --serve: texts at once in a replica; 0: those of the best rates", 0, 4096)
+      ->needs(serve);
 }
 
 }  // namespace
@@ -69,10 +83,12 @@ std::vector<Command> add_plan(CLI::App& weft) {
                                      "Draw that to an SVG file; with --cluster each action as long as it is forecast")
                          ->type_name("FILE");
   add_search(*app, *o, cluster, {schedule, instructions, svg, scale});
+  add_serve(*app, *o, cluster, {schedule, instructions, svg, scale, app->get_option("--search")});
   app->footer(
       "Examples:\n  weft plan recipe.toml train.micro_batch_size=8 parallel.recompute=full\n"
       "  weft plan recipe.toml parallel.tp=8 --cluster H100-SXM\n"
       "  weft plan recipe.toml --cluster cluster.toml --search --ranks 8..1024 --write best.toml\n"
+      "  weft plan recipe.toml --cluster H100-SXM --serve --ranks 8 --prompt-tokens 4096\n"
       "  weft plan score published.csv");
   std::vector<Command> commands{add_score(*app)};
   commands.push_back({app, [o] { return run_plan(*o); }});

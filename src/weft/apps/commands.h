@@ -45,12 +45,33 @@ struct PlanOptions {
   bool search = false;       // for the best layouts there, as the rest says
   std::string ranks;         // "64", "8..1024"; empty: as many as the cluster has, or the recipe
   std::string objective = "time";
-  std::string deadline;  // of the run, "36h"; empty: none
-  double budget = 0;     // of the run; 0: none
-  std::string write;     // file for the recipe with the best layout; empty: none
+  std::string deadline;                                       // of the run, "36h"; empty: none
+  double budget = 0;                                          // of the run; 0: none
+  std::string write;                                          // file for the recipe with the best layout; empty: none
+  bool serve = false;                                         // how the model answers there, as the rest says
+  int64_t prompt_tokens = 2048, max_tokens = 256, texts = 0;  // texts of a replica; 0: as many as are best
 };
 int run_plan(const PlanOptions& options);
+int run_plan_serve(const PlanOptions& options);
 int run_plan_search(const PlanOptions& options);
+
+struct NewOptions {
+  std::string model;  // folder or config.json; empty: all of these are asked for
+  std::string purpose = "pretrain", cluster;
+  std::vector<std::string> data;
+  int64_t devices = 0;     // 0: all of the cluster, or one
+  int64_t seq_length = 0;  // 0: as the purpose has it
+  std::string out = "recipe.toml";
+};
+// Asks on standard error, and reads the answers from standard input.
+int run_new(const NewOptions& options);
+
+struct ReportOptions {
+  std::vector<std::string> runs;  // their folders; of several, how they scale
+  std::string cluster;            // a device's name or a file; empty: what `weft bench machine` wrote here
+  bool json = false;
+};
+int run_report(const ReportOptions& options);
 
 struct PlanScoreOptions {
   std::string rows, pairs, out, profiles, fit, collectives;  // files; empty: none

@@ -229,6 +229,9 @@ int run_plan(const PlanOptions& options) {
     throw ConfigError("--scale says how time changes with the number of devices: it needs --cluster");
   if (options.recipe.empty()) throw ConfigError("a recipe is missing, as in `weft plan recipe.toml`");
   if (options.search) return run_plan_search(options);
+  if (!options.ranks.empty() && !options.search && !options.serve)
+    throw ConfigError("--ranks says on how many devices: it needs --search or --serve");
+  if (options.serve) return run_plan_serve(options);
   const Recipe recipe = read_recipe(options.recipe, options.overrides);
   const bool svg = !options.schedule_svg.empty() && options.cluster.empty();
   nlohmann::json json;

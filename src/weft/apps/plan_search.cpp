@@ -17,9 +17,6 @@
 namespace weft {
 namespace {
 
-// Of a device's memory: for contexts, communication and libraries; at most a twentieth of it.
-constexpr double kReserve = 2.0 * (1 << 30), kMostReserve = 0.05;
-
 SearchSpec spec_of(const PlanOptions& options, const Recipe& recipe, const ClusterSpec& cluster) {
   SearchSpec spec;
   if (!options.ranks.empty())
@@ -33,7 +30,7 @@ SearchSpec spec_of(const PlanOptions& options, const Recipe& recipe, const Clust
   if (!options.deadline.empty()) spec.deadline_s = seconds_of_duration(options.deadline);
   spec.budget = options.budget;
   spec.steps = recipe.train.epochs > 0 ? 0 : recipe.train.train_iters;
-  spec.reserve_bytes = std::min(kReserve, kMostReserve * cluster.device.memory_bytes);
+  spec.reserve_bytes = usual_reserve(cluster);
   spec.threads = usable_cores();
   return spec;
 }

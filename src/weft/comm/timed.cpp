@@ -104,6 +104,13 @@ class Timed final : public Communicator {
 
 }  // namespace
 
+std::vector<std::pair<std::string, double>> blocked_by_axis(const CommTimes& times) {
+  std::vector<std::pair<std::string, double>> all;
+  for (const auto& [axis, time] : times)
+    if (time.calls > 0) all.emplace_back(axis, time.blocked_s);
+  return all;
+}
+
 ProcessMesh timed(const ProcessMesh& mesh, CommTimes& times, const TimedOptions& options) {
   ProcessMesh all = mesh;
   const auto ledger = std::make_shared<Ledger>();

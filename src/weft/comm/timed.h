@@ -3,6 +3,7 @@
 #include <functional>
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "weft/comm/process_mesh.h"
@@ -16,6 +17,9 @@ struct CommTime {
 };
 // By axis: "dp", "tp", "pp", "shards", "replicas", "world".
 using CommTimes = std::map<std::string, CommTime>;
+
+// The seconds that the host could do nothing else, of each axis with calls.
+std::vector<std::pair<std::string, double>> blocked_by_axis(const CommTimes& times);
 
 // One call. If hosts wait: when it was called, waited for, and that wait ended; the call itself may have ended before.
 // If devices wait: when this rank's device ran it, and waited_s is ended_s.

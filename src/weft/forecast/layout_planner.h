@@ -34,8 +34,26 @@ class LayoutPlanner {
   std::map<LayoutChoice, Known> known_;
 };
 
-// Why the layouts that differ from `found` in one setting are worse, in one sentence with numbers: "tp = 16 leaves the
-// node: +212 ms exposed tp". `room`: bytes of a device.
+// A layout that differs from another one in one setting (an axis: and in dp, so that there are as many devices) and is
+// slower than it, or does not fit into `room` bytes of a device.
+struct WorseNeighbour {
+  std::string key;  // "tp"
+  bool fits = true;
+  double by = 0;     // seconds of a step; of one that does not fit, its bytes
+  std::string text;  // "tp = 16 leaves the node: +212 ms a step (+190 ms exposed tp)"
+};
+// Those that fit first, the nearest of each first.
+std::vector<WorseNeighbour> worse_neighbours(const FoundLayout& found, LayoutPlanner& planner,
+                                             const ClusterSpec& cluster, double room);
+// The fastest of those that are faster and fit; none where none is.
+struct BetterNeighbour {
+  std::string key;  // "tp"
+  FoundLayout found = {};
+  std::string text = {};  // "tp = 2: -0.1 s a step (-0.2 s bubble)"
+};
+std::optional<BetterNeighbour> best_neighbour(const FoundLayout& from, LayoutPlanner& planner, double room);
+
+// The same in one sentence: the one that nearly fits, and those that are nearly as fast.
 std::string why_neighbours_are_worse(const FoundLayout& found, LayoutPlanner& planner, const ClusterSpec& cluster,
                                      double room);
 

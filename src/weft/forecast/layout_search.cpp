@@ -250,6 +250,10 @@ std::string nearest_of(const Search& search, LayoutPlanner& planner, double room
 
 }  // namespace
 
+double usual_reserve(const ClusterSpec& cluster) {
+  return std::min(2.0 * (1 << 30), 0.05 * cluster.device.memory_bytes);
+}
+
 SearchResult search_layouts(const Recipe& recipe, const HfConfig& config, const ClusterSpec& cluster,
                             const Profiles& profiles, const SearchSpec& spec) {
   check(spec, cluster);

@@ -56,6 +56,9 @@ struct SearchResult {
   std::string nearest = {};  // where there is none: the one that comes nearest, and what it lacks
 };
 
+// Of a device's memory, for contexts, communication and libraries: 2 GiB, but at most a twentieth.
+double usual_reserve(const ClusterSpec& cluster);
+
 // Throws ConfigError where an objective, deadline or budget needs a figure that cluster or recipe do not say, and what
 // prepare_run throws for the recipe on one rank.
 SearchResult search_layouts(const Recipe& recipe, const HfConfig& config, const ClusterSpec& cluster,

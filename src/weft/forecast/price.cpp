@@ -288,6 +288,10 @@ StepForecast price_step(const RunWork& run, const ProgramProfile& p, const Pipel
   return forecast;
 }
 
+double seconds_of_pass(const ActionWork& pass, const ProgramProfile& p, int generation) {
+  return price_action(pass, pace_of(p, generation)).busy();
+}
+
 Timeline timeline_of(const RunWork& run, const ProgramProfile& p, int64_t most_micro_batches) {
   return simulate(run.pipeline, schedules_of(run.pipeline, std::min(run.num_micro_batches, most_micro_batches)),
                   times_of(run, price_stages(run, p).kinds));

@@ -29,6 +29,8 @@ struct PipelineTime {
   double factor = 1;
 };
 StepForecast price_step(const RunWork& run, const ProgramProfile& profile, const PipelineTime& how = {});
+// A forward pass alone, with all that it waits for.
+double seconds_of_pass(const ActionWork& pass, const ProgramProfile& profile, int generation);
 // The schedule of all stages, each action as long as it is priced; without the end. At most `most_micro_batches` of a
 // step's.
 Timeline timeline_of(const RunWork& run, const ProgramProfile& profile, int64_t most_micro_batches);

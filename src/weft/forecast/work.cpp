@@ -268,6 +268,45 @@ std::map<std::string, OpWork> work_by_op(const RunPlan& plan, const ClusterSpec&
 }
 
 bool sends_rows_to_experts(std::string_view axis) { return axis == "ep" || axis == "frozen_ep"; }
+namespace {
+
+// What an op of a pass reads and writes. A rank's cache is an operand as a whole, of which a token's query sees a text.
+double bytes_in_pass(const StepOp& op, const ModelSpec& model) {
+  if (op.name != "attention") return op.bytes;
+  const StepOp::Operand* k = operand_of(op, "k");
+  const double shared = model.latent ? 1 : double(model.num_kv_heads);
+  return std::min(op.bytes, op.flops / 2 * shared / double(model.num_heads) * double(size_of(k->dtype)));
+}
+
+}  // namespace
+
+ActionWork work_of_pass(const PassData& pass, const ModelSpec& model, const MeshSizes& mesh,
+                        const ClusterSpec& cluster) {
+  const Pricing pricing(model, mesh.tp, cluster, measured_of(cluster, mesh.world()), ProductFormat::bits16);
+  ActionWork work{.what = Do::forward, .times = 1, .compute = {}, .transfers = {}};
+  for (const StepOp& op : pass.ops) {
+    ComputeWork one;
+    pricing.add(op, one);
+    const double moved_s = bytes_in_pass(op, model) / cluster.device.memory_bytes_per_s;
+    if (moved_s > std::accumulate(one.seconds.begin(), one.seconds.end(), -one[WorkClass::scores])) {
+      one.seconds = {};
+      one[WorkClass::memory] = moved_s;
+    }
+    for (size_t c = 0; c < one.seconds.size(); ++c) work.compute.seconds[c] += one.seconds[c];
+    work.compute.kernels += one.kernels;
+  }
+  RunWork run;
+  run.mesh = mesh;
+  for (const auto& [what, count] : pass.transfers)
+    work.transfers.push_back(transfer_of(what.first, what.second, count, run, cluster, false));
+  return work;
+}
+
+TransferWork message_work(double bytes, const MeshSizes& mesh, const ClusterSpec& cluster) {
+  RunWork run;
+  run.mesh = mesh;
+  return transfer_of("pp", Traffic::Kind::send, {.calls = 1, .bytes = int64_t(bytes)}, run, cluster, false);
+}
 
 AxisSpread spread_of(const MeshSizes& mesh, std::string_view axis, int domain) {
   constexpr std::string_view kFrozen = "frozen_";

@@ -93,6 +93,13 @@ RunWork work_of(const Recipe& recipe, const RunPlan& plan, const ClusterSpec& cl
 // The actions and the end of rank 0's stage alone, which is much sooner found: without tokens, arithmetic and memory.
 RunWork actions_of(const RunPlan& plan, const ClusterSpec& cluster, ProductFormat format);
 
+// A pass of a model that only runs forward, as one action: an op takes at least as long as its bytes, which of few rows
+// are mostly weights, and of attention the keys and values that its queries see.
+ActionWork work_of_pass(const PassData& pass, const ModelSpec& model, const MeshSizes& mesh,
+                        const ClusterSpec& cluster);
+// A message of so many bytes to the next stage.
+TransferWork message_work(double bytes, const MeshSizes& mesh, const ClusterSpec& cluster);
+
 // The ops of a rank's step by name, at the device's best rates or as they were measured: to be held to those of a run.
 struct OpWork {
   int64_t count = 0;

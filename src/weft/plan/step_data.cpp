@@ -4,28 +4,14 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
-#include "weft/ops/backend_around.h"
 #include "weft/ops/cost.h"
 #include "weft/plan/dry_step.h"
+#include "weft/plan/op_notes.h"
 
 namespace weft {
 namespace {
 
 using Op = Instruction::Op;
-
-// Writes down what it passes on.
-class OpNotes final : public BackendAround {
- public:
-  explicit OpNotes(Backend& inner) : BackendAround(inner) {}
-  std::vector<StepOp> take() { return std::exchange(ops_, {}); }
-  void run(const AnyOp& op) override {
-    inner_.run(op);
-    ops_.push_back(step_op_of(op, path_.text()));
-  }
-
- private:
-  std::vector<StepOp> ops_;
-};
 
 // Collects what a dry step does.
 class Collector {

@@ -55,6 +55,13 @@ struct StepData {
   StepPart end;                     // behind the last action: sums that are missing, norm, update
 };
 
+// A pass of a model that only runs forward, on one rank.
+struct PassData {
+  int64_t rows = 0;  // tokens
+  std::vector<StepOp> ops = {};
+  Traffic::Counts transfers = {};  // but for messages between stages
+};
+
 // The data of the rank whose step it is. Throws what planning throws.
 StepData step_data_of(const RunPlan& run, const WorkspaceModel& workspace);
 StepData step_data_of(const ModelSpec& model, const StepSpec& step, const Optimizer& optimizer,

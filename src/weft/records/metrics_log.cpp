@@ -63,13 +63,20 @@ std::vector<std::pair<std::string, double>> terms_of(const Json& json) {
       "step",         "loss",       "aux_loss",      "z_loss",       "mtp_loss",
       "grad_norm",    "lr",         "mfu",           "tokens_per_s", "step_time_s",
       "memory_bytes", "loss_scale", "skipped_steps", "phase",        "global_batch_size",
-      "seq_length"};
+      "seq_length",   "data_s",     "eval_s",        "save_s"};
   std::vector<std::pair<std::string, double>> terms;
   for (const auto& [name, value] : json.items()) {
     const bool is_field = std::find(std::begin(kFields), std::end(kFields), name) != std::end(kFields);
     if (!is_field && (value.is_number() || value.is_null())) terms.emplace_back(name, number_at(json, name.c_str()));
   }
   return terms;
+}
+
+std::vector<std::pair<std::string, double>> waits_of(const Json& json) {
+  std::vector<std::pair<std::string, double>> waits;
+  if (json.contains("waits_s"))
+    for (const auto& [axis, seconds] : json["waits_s"].items()) waits.emplace_back(axis, seconds.get<double>());
+  return waits;
 }
 
 std::optional<StepRecord::Phase> phase_of(const Json& json) {
@@ -91,6 +98,10 @@ StepRecord step_record(const Json& json) {
           .step_time_s = number_at(json, "step_time_s"),
           .mfu = number_at(json, "mfu"),
           .memory_bytes = json.value("memory_bytes", int64_t(0)),
+          .data_s = number_at(json, "data_s"),
+          .waits_s = waits_of(json),
+          .eval_s = number_at(json, "eval_s"),
+          .save_s = number_at(json, "save_s"),
           .loss_scale = number_at(json, "loss_scale"),
           .skipped_steps = json.value("skipped_steps", int64_t(0)),
           .expert_load = json.value("expert_load", std::vector<std::vector<int64_t>>()),
@@ -145,6 +156,10 @@ std::string to_json(const StepRecord& r) {
             {"step_time_s", r.step_time_s},
             {"mfu", r.mfu},
             {"memory_bytes", r.memory_bytes}};
+  if (r.data_s > 0) json["data_s"] = r.data_s;
+  for (const auto& [axis, seconds] : r.waits_s) json["waits_s"][axis] = seconds;
+  if (r.eval_s > 0) json["eval_s"] = r.eval_s;
+  if (r.save_s > 0) json["save_s"] = r.save_s;
   if (r.loss_scale > 0) json["loss_scale"] = r.loss_scale, json["skipped_steps"] = r.skipped_steps;
   if (!r.expert_load.empty())
     json["z_loss"] = r.z_loss, json["expert_load"] = r.expert_load, json["router_entropy"] = r.router_entropy;

@@ -23,10 +23,14 @@ struct StepRecord {
   double lr = 0;            // of this step
   double tokens_per_s = 0;  // of all ranks together
   double step_time_s = 0;
-  double mfu = 0;             // fraction of the measured matmul rate: 0.45 is 45 %
-  int64_t memory_bytes = 0;   // peak of the busiest rank
-  double loss_scale = 0;      // of this step; 0 where there is none: it and skipped_steps are then not written
-  int64_t skipped_steps = 0;  // of the run so far, for gradients that overflowed
+  double mfu = 0;            // fraction of the measured matmul rate: 0.45 is 45 %
+  int64_t memory_bytes = 0;  // peak of the busiest rank
+  // Where time went on the rank that leads; 0 or none where it is not known.
+  double data_s = 0;                                         // of the step: reading its samples
+  std::vector<std::pair<std::string, double>> waits_s = {};  // of the step, by axis: for what other ranks send
+  double eval_s = 0, save_s = 0;  // between the step before and this one: evaluations and tasks, checkpoints
+  double loss_scale = 0;          // of this step; 0 where there is none: it and skipped_steps are then not written
+  int64_t skipped_steps = 0;      // of the run so far, for gradients that overflowed
   // By layers with experts, if there are any: tokens that each expert had; mean entropy of router scores, nats.
   std::vector<std::vector<int64_t>> expert_load = {};
   std::vector<double> router_entropy = {};

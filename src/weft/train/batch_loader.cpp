@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <numeric>
 
+#include "weft/records/clock.h"
+
 namespace weft {
 
 WholeSample::WholeSample(int64_t seq_length)
@@ -107,8 +109,13 @@ OpenSource::Counted BatchLoader::counted(int64_t step) const {
 }
 
 void BatchLoader::load(int64_t step, MicroBatch& b) {
-  load_by(&TrainingSamples::read, step, b);
-  if (!b.top.ids) return;
+  add_time(read_s_, [&] {
+    load_by(&TrainingSamples::read, step, b);
+    if (b.top.ids) load_top(step, b);
+  });
+}
+
+void BatchLoader::load_top(int64_t step, MicroBatch& b) {
   top_.resize(shape_.seq_length, b.top.ids.cols());
   for (int64_t i = 0; i < shape_.micro_batch_size; ++i) {
     samples_.read_top(first_of(step, b.index) + i, top_.rows());
@@ -116,7 +123,9 @@ void BatchLoader::load(int64_t step, MicroBatch& b) {
   }
 }
 
-void BatchLoader::load_others(int64_t step, MicroBatch& b) { load_by(&TrainingSamples::read_other, step, b); }
+void BatchLoader::load_others(int64_t step, MicroBatch& b) {
+  add_time(read_s_, [&] { load_by(&TrainingSamples::read_other, step, b); });
+}
 
 int64_t BatchLoader::first_of(int64_t step, int64_t micro_batch) const {
   return first_of(step) + shape_.order.global_of(micro_batch) * shape_.micro_batch_size;

@@ -9,6 +9,7 @@
 #include "weft/gguf/gguf_file.h"
 #include "weft/models/hf_weights.h"
 #include "weft/ops/dry/dry_backend.h"
+#include "weft/plan/op_notes.h"
 #include "weft/sharding/text_ranks.h"
 #include "weft/train/checkpoint_folders.h"
 
@@ -361,6 +362,39 @@ TextGenerator::Needs TextGenerator::measure(const ModelSpec& model, const Spec& 
   needs.plan.workspace = backend.workspace_bytes();
   needs.cache_bytes = cache.peak();
   return needs;
+}
+
+TextGenerator::Passes TextGenerator::passes(const ModelSpec& model, const Spec& spec) {
+  const StepSpec step = step_of(model, spec);
+  Traffic traffic;
+  const ProcessMesh mesh = dry_mesh(step.mesh, step.rank, &traffic);
+  PersistentArenas persistent;
+  Arena cache("cache"), scratch("scratch");
+  ParamStore params(step.precision, step.order, mesh, WeightUse::frozen);
+  Transformer transformer(params, model, step.model);
+  params.allocate_frozen(persistent.params, persistent.transit);
+  transformer.allocate_constants(persistent.constants, step.precision);
+  const int64_t pages = pages_needed(spec, cp_of(step));
+  const auto caches = transformer.make_caches(cache, step.precision, pages * KvPages::kRows);
+  DryBackend backend(*machine_of(spec).workspace_model);
+  OpNotes notes(backend);
+  const On on{notes, mesh, step, transformer, caches, spec.shares_from};
+  Traffic before;
+  const auto take = [&](int64_t rows) {
+    PassData data{.rows = rows, .ops = notes.take(), .transfers = traffic.since(before).counts()};
+    before = traffic;
+    return data;
+  };
+  Spec first = spec;
+  first.texts.resize(1);
+  Passes both;
+  CacheBooks books(cp_of(step), pages, 1);
+  begin_dry(on, scratch, first, books, Prompts(first).all);
+  both.begin = take(most_at_once(first));
+  const std::vector<CachedRun> seen{{0, std::min(most_seen(spec), pages * KvPages::kRows), 0}};
+  pass(on, scratch, any_step(spec.texts.size(), seen, cp_of(step)));
+  both.token = take(int64_t(spec.texts.size()));
+  return both;
 }
 
 TextGenerator::TextGenerator(const std::filesystem::path& folder, const Spec& spec)

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "weft/models/hf_config.h"
+#include "weft/plan/step_data.h"
 #include "weft/step/batch_staging.h"
 #include "weft/train/cache_books.h"
 #include "weft/train/forward_rank.h"
@@ -62,6 +63,11 @@ class TextGenerator {
     int64_t total() const { return plan.total_bytes() + cache_bytes; }
   };
   static Needs measure(const ModelSpec& model, const Spec& spec);  // `mesh` may be a dry one
+  // This rank's passes, dry: the first text alone as it begins, and then a token of each text as it ends.
+  struct Passes {
+    PassData begin, token;
+  };
+  static Passes passes(const ModelSpec& model, const Spec& spec);
   // Loads the weights of `folder`, which model_folder_of has checked. Throws ConfigError, FileError.
   TextGenerator(const std::filesystem::path& folder, const Spec& spec);
 

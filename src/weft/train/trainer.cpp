@@ -52,7 +52,8 @@ Trainer::Trainer(RunPlan plan, const Setup& setup)
       keeps_end_(setup.phases.keeps_end),
       machine_(setup.machine),
       stop_(setup.stop),
-      rank_(std::move(plan), machine_, setup.mesh, arenas_for(recipe_, setup.phases.carried)),
+      rank_(std::move(plan), machine_, machine_.late ? setup.mesh : timed(setup.mesh, waits_, {.now_s = now_s}),
+            arenas_for(recipe_, setup.phases.carried)),
       data_(setup.data != nullptr && setup.data->train
                 ? *setup.data
                 : open_rank_data(recipe_, rank_.plan.model, *rank_.mesh.world, setup.terminal_fd)),
@@ -226,11 +227,12 @@ RunEnd Trainer::run() {
     const StepRecord record = step_once();
     if (leads()) records_->step(record);
     tell_of_rate();
-    go_on_saving(SaveWait::no);
-    if (evaluation_due()) evaluate();
-    if (tasks_due()) score_tasks();
-    if (recipe_.checkpoint.keep_best > 0) go_on_saving(SaveWait::yes);  // how good it is counts
-    if (due(recipe_.checkpoint.save_interval) || is_among_best()) save(false);
+    add_time(save_s_, [&] { go_on_saving(SaveWait::no); });
+    if (evaluation_due()) add_time(eval_s_, [&] { evaluate(); });
+    if (tasks_due()) add_time(eval_s_, [&] { score_tasks(); });
+    if (recipe_.checkpoint.keep_best > 0)  // how good it is counts
+      add_time(save_s_, [&] { go_on_saving(SaveWait::yes); });
+    if (due(recipe_.checkpoint.save_interval) || is_among_best()) add_time(save_s_, [&] { save(false); });
   }
   go_on_saving(SaveWait::yes);
   if (step_ == end_step() && step_ < recipe_.train.train_iters && !stopped()) {
@@ -265,6 +267,7 @@ void Trainer::enter(RunSection section) {
 StepRecord Trainer::step_once() {
   enter(RunSection::step);
   const double began = now_s();
+  for (auto& [axis, time] : waits_) time = {};
   const TrainingStep::Result result = step_run_.run(step_, step_, {.before_end = [this](const auto& so_far) {
                                                       if (recipe_.train.log_grad_norms) log_grad_norms(so_far);
                                                     }});
@@ -286,6 +289,10 @@ StepRecord Trainer::step_once() {
           .step_time_s = took,
           .mfu = matmul_rate_.mfu(rank_.plan.memory.arithmetic.model_flops, took),
           .memory_bytes = rank_.peak_bytes(),
+          .data_s = batches_.take_read_s(),
+          .waits_s = blocked_by_axis(waits_),
+          .eval_s = std::exchange(eval_s_, 0),
+          .save_s = std::exchange(save_s_, 0),
           .loss_scale = loss_scale_.kind == LossScale::Kind::none ? 0 : result.loss_scale,
           .skipped_steps = loss_scale_.state.skipped_steps,
           .expert_load = result.routers.load,

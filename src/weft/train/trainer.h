@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "weft/base/error.h"
+#include "weft/comm/timed.h"
 #include "weft/data/row_order.h"
 #include "weft/records/run_records.h"
 #include "weft/train/batch_loader.h"
@@ -137,6 +138,7 @@ class Trainer {
   const bool keeps_end_;
   const Machine machine_;
   const std::atomic<bool>& stop_;
+  CommTimes waits_;  // of the step; stays empty where devices wait, not the host
   RankRun rank_;
   RunData data_;
   const RunTasks tasks_;
@@ -148,6 +150,7 @@ class Trainer {
   const TrainingStep step_run_;
   int64_t context_;  // tokens that the model will have been trained to see at once
   int64_t step_ = 0, saved_step_ = -1, evaluated_step_ = -1;
+  double eval_s_ = 0, save_s_ = 0;                  // since the last step
   std::optional<HeldOut> held_out_;                 // of evaluated_step_
   std::optional<TasksRecord> results_;              // of the last step whose tasks were scored
   bool follows_ = false;                            // another span of the run

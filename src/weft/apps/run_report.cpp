@@ -1,0 +1,78 @@
+// `weft report`: runs beside their forecasts.
+#include "weft/forecast/run_report.h"
+
+#include <filesystem>
+#include <iostream>
+#include <nlohmann/json.hpp>
+
+#include "weft/apps/bench_machine.h"
+#include "weft/apps/commands.h"
+#include "weft/base/error.h"
+#include "weft/base/is_there.h"
+#include "weft/forecast/cluster.h"
+#include "weft/forecast/layout_search.h"
+#include "weft/train/checkpoint_state.h"
+
+namespace weft {
+namespace {
+
+namespace fs = std::filesystem;
+
+RecordedRun read_run(const std::string& name) {
+  const fs::path run = name;
+  if (!is_there(run)) throw FileError(fmt::format("{}: is not there; name the folder of a run (run.dir)", name));
+  if (!is_there(run / "recipe.toml"))
+    throw FileError(
+        fmt::format("{}: no run folder: there is no recipe.toml in it; name a run.dir of `weft train`", name));
+  RecordedRun recorded{
+      .folder = name, .recipe = parse_recipe_file((run / "recipe.toml").string(), {}), .config = {}, .metrics = {}};
+  if (is_there(run / "metrics.jsonl")) recorded.metrics = read_metrics(run / "metrics.jsonl");
+  measured_steps(recorded);  // refuses a run without steps
+  // The model's own folder may be gone by now; a checkpoint of an adapter has no model.
+  fs::path model = recorded.recipe.model.path;
+  if (const auto checkpoint = newest_checkpoint(run);
+      checkpoint && !is_there(model) && recorded.recipe.adapter.kind == AdapterKind::none)
+    model = *checkpoint;
+  recorded.config = read_hf_config(model);
+  return recorded;
+}
+
+// What the machine at hand was measured to be, where no cluster is named.
+std::optional<ClusterSpec> cluster_for(const ReportOptions& options) {
+  if (!options.cluster.empty()) return read_cluster(options.cluster);
+  if (is_there(kMachineFile)) return read_cluster(kMachineFile);
+  return {};
+}
+
+void print_json(const nlohmann::json& json) {
+  std::cout << json.dump(1, ' ', false, nlohmann::json::error_handler_t::replace) << "\n";
+}
+
+}  // namespace
+
+int run_report(const ReportOptions& options) {
+  std::vector<RecordedRun> runs;
+  for (const std::string& name : options.runs) runs.push_back(read_run(name));
+  const std::optional<ClusterSpec> cluster = cluster_for(options);
+  if (runs.size() > 1) {
+    const RunScaling scaling = scaling_of(runs, cluster ? &*cluster : nullptr, Profiles::built_in());
+    if (options.json)
+      print_json(to_json(scaling));
+    else
+      std::cout << to_string(scaling);
+    return kExitOk;
+  }
+  if (!cluster)
+    throw ConfigError(fmt::format(
+        "a report needs a forecast: name what the run was on, --cluster H100-SXM or a file; of this machine "
+        "`weft bench machine` writes {}, which is then read",
+        kMachineFile));
+  const RunReport report = report_of(runs[0], *cluster, Profiles::built_in(), usual_reserve(*cluster));
+  if (options.json)
+    print_json(to_json(report));
+  else
+    std::cout << to_string(report);
+  return kExitOk;
+}
+
+}  // namespace weft

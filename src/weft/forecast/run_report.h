@@ -1,0 +1,89 @@
+// A run beside its forecast: what its steps took by part, what bound it, and which one change would gain most.
+#pragma once
+#include <map>
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <vector>
+
+#include "weft/forecast/forecast.h"
+#include "weft/records/metrics_log.h"
+
+namespace weft {
+
+// A run's folder, as it was read.
+struct RecordedRun {
+  std::string folder;
+  Recipe recipe;
+  HfConfig config;  // of its model
+  Metrics metrics;
+};
+
+// What the records say. Means are of all steps but the first, which warms up; of the rank that leads.
+struct RunMeasured {
+  int64_t last_step = 0, counted = 0;  // the run's last so far; steps that the means are of
+  double step_s = 0, median_s = 0, p90_s = 0;
+  double data_s = 0;
+  std::map<std::string, double> waits_s = {};  // by transfer_part
+  bool has_waits = true;                       // false: several ranks, and the records say nothing of it
+  double eval_s = 0, save_s = 0;               // of a step's share
+  int64_t saves = 0;                           // that are recorded
+  int64_t memory_bytes = 0;
+  // Of models with experts over ep: the rows of the first rank of ep, and of the busiest, beside the mean.
+  double first_load = 1, busiest_load = 1;
+};
+// Throws ConfigError where the run has trained no step.
+RunMeasured measured_steps(const RecordedRun& run);
+
+// What waits over an axis of the mesh are called: ranks that sum gradients have other names where they are all of a
+// data axis, and what waits for other stages is not told apart from what they send.
+std::string transfer_part(const std::string& axis);
+
+struct RunReport {
+  std::string folder;
+  Recipe recipe;
+  RunMeasured measured;
+  RunForecast forecast;
+  // Of a step, in this order; `measured_s` is NaN where it is not recorded.
+  struct Part {
+    std::string name;
+    double forecast_s = 0, measured_s = 0;
+  };
+  std::vector<Part> parts = {};
+  // What a step and its share of what is between steps went to; the most first. They add up to wall_s.
+  struct Cause {
+    std::string name;
+    double seconds = 0;
+    std::string note = {};  // how it is known, where it is not measured
+  };
+  std::vector<Cause> causes = {};
+  double wall_s = 0;
+  std::string change = {};  // the one change that gains most, with what; empty: none is known to gain
+  double gain = 0;          // the part of wall_s
+};
+// `reserve_bytes`: of a device's memory, that another layout must leave. Throws what measured_steps, forecasts and
+// planning throw.
+RunReport report_of(const RecordedRun& run, const ClusterSpec& cluster, const Profiles& profiles, double reserve_bytes);
+std::string to_string(const RunReport& report);
+nlohmann::json to_json(const RunReport& report);
+
+// Runs of one model on several numbers of devices, those with the fewest first.
+struct RunScaling {
+  struct Row {
+    std::string folder, layout;
+    int64_t devices = 1;
+    double tokens = 0, step_s = 0;  // of a step
+    double speedup = 1;             // tokens/s beside the first row's
+    double efficiency = 1;          // the same for a device
+    const char* kind = "";          // "strong": as many tokens a step as the first; "weak": as many a device; else ""
+    double forecast_s = 0, forecast_efficiency = 0;  // 0: no forecast
+    double tokens_per_s() const { return tokens / step_s; }
+  };
+  std::vector<Row> rows;
+};
+// `cluster`: null for no forecast. Throws ConfigError where models or lengths of samples differ, and what report_of
+// throws.
+RunScaling scaling_of(const std::vector<RecordedRun>& runs, const ClusterSpec* cluster, const Profiles& profiles);
+std::string to_string(const RunScaling& scaling);
+nlohmann::json to_json(const RunScaling& scaling);
+
+}  // namespace weft

@@ -1,0 +1,207 @@
+// Runs beside their forecasts.
+#include "weft/forecast/run_report.h"
+
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "support.h"
+#include "weft/base/error.h"
+#include "weft/forecast/layout_planner.h"
+
+namespace weft {
+namespace {
+
+HfConfig reported_config() {
+  HfConfig config;
+  config.has_folder = false;
+  config.spec = {.vocab_size = 1024,
+                 .width = 512,
+                 .num_layers = 4,
+                 .num_heads = 8,
+                 .num_kv_heads = 8,
+                 .head_dim = 64,
+                 .ffn_width = 2048,
+                 .max_positions = 512};
+  config.spec.rope = RopeSpec{};
+  return config;
+}
+
+Recipe reported_recipe() {
+  Recipe r;
+  r.train.seq_length = 512;
+  r.train.global_batch_size = 16;
+  r.train.micro_batch_size = 4;
+  r.train.train_iters = 100;
+  r.train.precision = PrecisionChoice::bf16;
+  r.parallel.dp = 2;
+  return r;
+}
+
+StepRecord step_of(int64_t step, double seconds) { return {.step = step, .step_time_s = seconds, .data_s = 0.01}; }
+
+// The first step is slow, as it warms up.
+RecordedRun recorded(const Recipe& recipe, double step_s = 1) {
+  RecordedRun run{.folder = "runs/it", .recipe = recipe, .config = reported_config(), .metrics = {}};
+  run.metrics.steps = {step_of(1, 50), step_of(2, step_s), step_of(3, step_s), step_of(4, step_s)};
+  return run;
+}
+
+RunReport reported(const RecordedRun& run) { return report_of(run, preset_of("H100-SXM"), Profiles::built_in(), 0); }
+
+double cause_s(const RunReport& r, const std::string& name) {
+  for (const RunReport::Cause& c : r.causes)
+    if (c.name == name) return c.seconds;
+  return 0;
+}
+double part_s(const RunReport& r, const std::string& name) {
+  for (const RunReport::Part& p : r.parts)
+    if (p.name == name) return p.measured_s;
+  return -1;
+}
+
+TEST(RunReport, PartsAddUpToTheStepAndCausesToAllTime) {
+  RecordedRun run = recorded(reported_recipe());
+  for (StepRecord& s : run.metrics.steps) s.waits_s = {{"dp", 0.2}, {"world", 0.04}};
+  run.metrics.steps[0].save_s = run.metrics.steps[0].eval_s = 1000;  // of the step that is left out
+  run.metrics.steps[2].save_s = 0.6;
+  run.metrics.steps[3].eval_s = 0.3;
+  const RunReport r = reported(run);
+  EXPECT_NEAR(r.measured.step_s, 1, 1e-12);
+  double parts = 0, causes = 0;
+  for (const RunReport::Part& p : r.parts) parts += p.measured_s;
+  for (const RunReport::Cause& c : r.causes) causes += c.seconds;
+  EXPECT_NEAR(parts, 1, 1e-12);
+  EXPECT_NEAR(part_s(r, "computing"), 0.75, 1e-12);
+  EXPECT_NEAR(part_s(r, "exposed data"), 0.2, 1e-12);
+  EXPECT_NEAR(r.wall_s, 1.3, 1e-12);
+  EXPECT_NEAR(causes, r.wall_s, 1e-12);
+  EXPECT_NEAR(cause_s(r, "checkpoints"), 0.2, 1e-12);
+  EXPECT_NEAR(cause_s(r, "evaluation"), 0.1, 1e-12);
+  EXPECT_NEAR(cause_s(r, "data"), 0.01, 1e-12);
+  double exposed = 0;
+  for (const auto& [axis, seconds] : r.forecast.step.exposed_s) exposed += seconds;
+  EXPECT_NEAR(cause_s(r, "imbalance"), 0.24 - exposed, 1e-12);  // beyond what the links take
+  EXPECT_SAYS(to_string(r), "1 saves between 3 steps");
+}
+
+TEST(RunReport, WhatTookMostComesFirst) {
+  RecordedRun run = recorded(reported_recipe());
+  for (StepRecord& s : run.metrics.steps) s.waits_s = {{"dp", 0.0}}, s.data_s = 0.9;
+  EXPECT_EQ(reported(run).causes.at(0).name, "data");
+  for (StepRecord& s : run.metrics.steps) s.save_s = 5;
+  const RunReport saving = reported(run);
+  EXPECT_EQ(saving.causes.at(0).name, "checkpoints");
+  EXPECT_NEAR(saving.causes[0].seconds / saving.wall_s, 5. / 6, 1e-9);
+}
+
+TEST(RunReport, SavesHalfAsOftenAreTheChangeOfARunThatSavesMost) {
+  Recipe recipe = reported_recipe();
+  recipe.checkpoint.save_interval = 1;
+  RecordedRun run = recorded(recipe);
+  for (StepRecord& s : run.metrics.steps) s.save_s = 9;
+  const RunReport r = reported(run);
+  EXPECT_NEAR(r.gain, 0.45, 1e-9);
+  EXPECT_EQ(r.change.find("checkpoint.save_interval = 2: "), 0u) << r.change;
+}
+
+TEST(RunReport, WithoutRecordedWaitsAStepIsDividedAsForecast) {
+  Recipe recipe = reported_recipe();
+  recipe.parallel.dp = 1;
+  recipe.parallel.pp = 4;
+  const RunReport r = reported(recorded(recipe));
+  EXPECT_TRUE(std::isnan(part_s(r, "computing")));
+  EXPECT_NEAR(cause_s(r, "bubble"), 0.99 * r.forecast.step.bubble_s / r.forecast.step.step_s, 1e-9);
+  EXPECT_GT(cause_s(r, "bubble"), 0);
+  EXPECT_TRUE(to_json(r)["parts"]["computing"]["measured_s"].is_null());
+}
+
+TEST(RunReport, WaitsForStagesAreBubbleAndMessagesAsForecast) {
+  Recipe recipe = reported_recipe();
+  recipe.parallel.dp = 1;
+  recipe.parallel.pp = 4;
+  RecordedRun run = recorded(recipe);
+  for (StepRecord& s : run.metrics.steps) s.waits_s = {{"pp", 0.3}, {"pp_gradients", 0.1}};
+  const RunReport r = reported(run);
+  EXPECT_NEAR(part_s(r, "exposed pp and bubble"), 0.4, 1e-12);
+  const double messages = r.forecast.step.exposed();
+  EXPECT_NEAR(cause_s(r, "bubble"), 0.4 * r.forecast.step.bubble_s / (r.forecast.step.bubble_s + messages), 1e-9);
+}
+
+TEST(RunReport, TheRowsOfTheFirstRanksExpertsAreItsImbalance) {
+  RecordedRun run = recorded(reported_recipe());
+  run.config.spec.experts = {.count = 4, .chosen = 1, .width = 2048};
+  run.config.spec.layers.assign(4, {.rope = RopeSpec{}, .experts = true});
+  run.recipe.parallel.ep = 2;
+  for (StepRecord& s : run.metrics.steps) s.waits_s = {{"ep", 0.0}}, s.expert_load = {{60, 30, 5, 5}};
+  const RunReport r = reported(run);
+  EXPECT_NEAR(r.measured.first_load, 1.8, 1e-12);
+  EXPECT_NEAR(r.measured.busiest_load, 1.8, 1e-12);
+  EXPECT_GT(cause_s(r, "imbalance"), 0);
+  for (StepRecord& s : run.metrics.steps) s.expert_load = {{5, 5, 60, 30}};
+  const RunReport other = reported(run);  // this rank waits, and computes less
+  EXPECT_NEAR(other.measured.first_load, 0.2, 1e-12);
+  EXPECT_EQ(cause_s(other, "imbalance"), 0);
+}
+
+TEST(RunReport, TheChangeThatGainsMostIsTheFastestNeighbourThatFits) {
+  Recipe recipe = reported_recipe();
+  recipe.parallel.recompute = RecomputeKind::full;
+  recipe.train.micro_batch_size = 1;
+  const RecordedRun run = recorded(recipe);
+  const RunReport r = reported(run);
+  ASSERT_FALSE(r.change.empty());
+  EXPECT_GT(r.gain, 0);
+  const ClusterSpec cluster = preset_of("H100-SXM");
+  LayoutPlanner planner(recipe, run.config, cluster, Profiles::built_in());
+  const auto now = planner.plan(choice_of(recipe)).value();
+  const auto best = best_neighbour(now, planner, 1e12).value();
+  EXPECT_EQ(r.change.find(best.text), 0u) << r.change;
+  for (const RecomputeKind kind : {RecomputeKind::none, RecomputeKind::selective}) {
+    LayoutChoice other = choice_of(recipe);
+    other.recompute = kind;
+    EXPECT_LE(best.found.step.step_s, planner.plan(other).value().step.step_s);
+  }
+  EXPECT_FALSE(best_neighbour(now, planner, 1).has_value());  // none fits into a byte
+}
+
+TEST(RunReport, ARunWithoutStepsIsRefused) {
+  RecordedRun run = recorded(reported_recipe());
+  run.metrics.steps.clear();
+  EXPECT_SAYS(testing::error_of<ConfigError>([&] { reported(run); }), "runs/it: the run has trained no step yet");
+}
+
+TEST(RunScaling, TellsStrongFromWeakBesideTheFewestDevices) {
+  const auto on = [](int64_t dp, int64_t batch, double step_s) {
+    Recipe recipe = reported_recipe();
+    recipe.parallel.dp = dp;
+    recipe.train.global_batch_size = batch;
+    return recorded(recipe, step_s);
+  };
+  const ClusterSpec cluster = preset_of("H100-SXM");
+  const RunScaling s = scaling_of({on(2, 16, 0.6), on(2, 32, 1.25), on(1, 16, 1)}, &cluster, Profiles::built_in());
+  ASSERT_EQ(s.rows.size(), 3u);
+  EXPECT_EQ(s.rows[0].devices, 1);
+  EXPECT_STREQ(s.rows[1].kind, "strong");
+  EXPECT_NEAR(s.rows[1].speedup, 1 / 0.6, 1e-12);
+  EXPECT_NEAR(s.rows[1].efficiency, 0.5 / 0.6, 1e-12);
+  EXPECT_STREQ(s.rows[2].kind, "weak");
+  EXPECT_NEAR(s.rows[2].efficiency, 0.8, 1e-12);
+  EXPECT_GT(s.rows[1].forecast_efficiency, 0.3);
+  EXPECT_LT(s.rows[1].forecast_efficiency, 1.02);
+  EXPECT_EQ(to_json(s)[2]["scaling"], "weak");
+  EXPECT_EQ(to_string(scaling_of({on(1, 16, 1), on(2, 16, 1)}, nullptr, Profiles::built_in())).find("forecast"),
+            std::string::npos);
+}
+
+TEST(RunScaling, IsOfRunsThatTrainTheSame) {
+  RecordedRun one = recorded(reported_recipe()), other = one;
+  other.config.spec.width = 256;
+  EXPECT_SAYS(testing::error_of<ConfigError>([&] {
+                scaling_of({one, other}, nullptr, Profiles::built_in());
+              }),
+              "scaling is of runs of one model");
+}
+
+}  // namespace
+}  // namespace weft
