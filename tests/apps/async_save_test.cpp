@@ -68,7 +68,7 @@ TEST_F(AsyncSaveSlow, KilledAtAnyPointOfASaveItGoesOnToTheSameEnd) {
   const auto newest = [&](const std::string& name) {
     return fs::exists(dir_ / name / "checkpoints/step-6") ? 6 : fs::exists(dir_ / name / "checkpoints/step-4") ? 4 : 0;
   };
-  for (const auto& [point, after] : {std::pair{"snapshot", 4}, {"written", 4}, {"read", 4}, {"committed", 6}}) {
+  for (const auto& [point, after] : {std::pair{"copied", 4}, {"written", 4}, {"read", 4}, {"committed", 6}}) {
     const std::string name = point;
     fail_by(fmt::format("kill@{}:0:6", point));
     EXPECT_EQ(train(name, {}).status, 128 + SIGKILL) << point;

@@ -141,7 +141,7 @@ TEST(DamagedCheckpoint, WhereNoneIsWholeEachIsNamedAndNothingBeginsAnew) {
   fs::resize_file(w.step("run", 6) / "model.safetensors", 0);
   const auto before = bytes_of_folder(w / "run/checkpoints");
   const Finished f = w.train("run");
-  EXPECT_EQ(f.status, 1);
+  EXPECT_EQ(f.status, 90);
   EXPECT_SAYS(f.err, "none of its checkpoints is whole");
   EXPECT_SAYS(f.err, "step-2/config.json: it is not what was saved");
   EXPECT_SAYS(f.err, "step-4/weft/state.json: is missing");

@@ -50,7 +50,7 @@ TEST(BashCompletion, OffersSubcommandsAndTheirOptions) {
   for (const char* name : {"train", "plan", "verify", "generate", "eval", "inspect", "bench", "completion"})
     EXPECT_TRUE(std::binary_search(all.begin(), all.end(), name)) << name;
   EXPECT_EQ(bash_offers({"weft", "plan", "r.toml", "--s"}),  // of `weft plan` and `weft plan score`
-            (Words{"--scale", "--schedule", "--schedule-svg", "--search"}));
+            (Words{"--scale", "--schedule", "--schedule-svg", "--search", "--serve"}));
   EXPECT_EQ(bash_offers({"weft", "verify", "r.toml", "--"}), (Words{"--help", "--json", "--steps", "--whole"}));
   EXPECT_EQ(bash_offers({"weft", "generate", "--top-"}), (Words{"--top-k", "--top-p"}));
 }

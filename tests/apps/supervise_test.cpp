@@ -77,22 +77,28 @@ TEST(Attempts, OfARunThatWasAskedToStopNoneFollows) {
   EXPECT_EQ(Attempts(3).judge(end, true).status, 75);
   end.by_interrupt = true;
   EXPECT_EQ(Attempts(3).judge(end, true).status, 130);
-  end = ended_with(89);
-  end.asked = true;
-  EXPECT_EQ(Attempts(3).judge(end, false).status, 89);
+  for (const int status : {89, 88, 1}) {
+    end = ended_with(status);
+    end.asked = true;
+    EXPECT_EQ(Attempts(3).judge(end, false).status, status);
+  }
+  end = ended_by(SIGKILL);
+  end.asked = end.at_once = true;
+  EXPECT_EQ(Attempts(3).judge(end, false).status, 130);
 }
 
 TEST(SectionLimits, AreTenTimesTheLongestSoFar) {
-  SectionLimits limits(10, 3600);
-  EXPECT_EQ(limits.limit_s(RunSection::step), 3600);
-  limits.has_lasted(RunSection::step, 0.5);
-  EXPECT_EQ(limits.limit_s(RunSection::step), 10);
-  limits.has_lasted(RunSection::step, 7);
-  limits.has_lasted(RunSection::step, 2);
-  EXPECT_EQ(limits.limit_s(RunSection::step), 70);
-  EXPECT_EQ(limits.limit_s(RunSection::save), 3600);
-  limits.has_lasted(RunSection::save, 0.5);
-  EXPECT_EQ(limits.limit_s(RunSection::save), 60);
+  const SectionLimits limits{.least_s = 10, .first_s = 3600};
+  const auto limit = [&](RunSection section, double longest) {
+    return limits.limit_s({.section = section, .step = 1, .number = 1, .longest_s = longest});
+  };
+  EXPECT_EQ(limit(RunSection::step, 0), 3600);
+  EXPECT_EQ(limit(RunSection::step, 0.5), 10);
+  EXPECT_EQ(limit(RunSection::step, 7), 70);
+  EXPECT_EQ(limit(RunSection::save, 0), 3600);
+  EXPECT_EQ(limit(RunSection::save, 0.5), 600);
+  EXPECT_EQ(limit(RunSection::evaluation, 100), 1000);
+  EXPECT_EQ(limit(RunSection::setup, 3), 3600) << "to go on may take longer than to begin";
 }
 
 // Runs of a small model under a supervisor.
@@ -137,7 +143,7 @@ TEST_F(Supervise, ARunThatFailsGoesOnToTheSameEnd) {
   EXPECT_EQ(events_of("r", "ended")[0]["saved_step"], 2);
   EXPECT_EQ(weights_of("r"), whole);
   EXPECT_SAYS(f.err, "weft supervise: in step 4, ended by signal 9");
-  EXPECT_SAYS(f.err, "starting again from step 2");
+  EXPECT_SAYS(f.err, "starting again, the newest checkpoint is of step 2");
 }
 
 TEST_F(Supervise, ARunThatHangsIsEndedAndGoesOn) {

@@ -18,10 +18,17 @@ std::string_view name_of(AttemptCause cause) {
   return kNames[size_t(cause)];
 }
 
+namespace {
+
+constexpr int kBySignal = 128;
+int status_of(int raw) { return WIFEXITED(raw) ? WEXITSTATUS(raw) : kBySignal + WTERMSIG(raw); }
+int signal_of(int raw) { return status_of(raw) - kBySignal; }
+
+}  // namespace
+
 AttemptCause cause_of(const AttemptEnd& end) {
   if (end.hang) return AttemptCause::hang;
-  constexpr int kBySignal = 128;
-  const int status = WIFEXITED(end.raw) ? WEXITSTATUS(end.raw) : kBySignal + WTERMSIG(end.raw);
+  const int status = status_of(end.raw);
   switch (status) {
     case kExitOk:
       return end.last.section == RunSection::finished ? AttemptCause::finished : AttemptCause::ended_early;
@@ -63,9 +70,7 @@ std::string text_of(AttemptCause cause, const AttemptEnd& end) {
     case AttemptCause::out_of_memory:
       return "the kernel has killed for want of memory";
     case AttemptCause::killed:
-      return WIFSIGNALED(end.raw)
-                 ? fmt::format("ended by signal {} ({})", WTERMSIG(end.raw), strsignal(WTERMSIG(end.raw)))
-                 : fmt::format("a rank was ended by signal {}", WEXITSTATUS(end.raw) - 128);
+      return fmt::format("ended by signal {} ({})", signal_of(end.raw), strsignal(signal_of(end.raw)));
     case AttemptCause::ended_early:
       return "ended with status 0 before the run was finished";
     case AttemptCause::finished:
@@ -91,8 +96,9 @@ Attempts::Verdict Attempts::judge(const AttemptEnd& end, bool progressed) {
   without_progress_ = progressed ? 0 : without_progress_ + 1;
   if (cause == AttemptCause::finished) return {.status = kExitOk};
   if (end.asked) {
-    if (cause == AttemptCause::not_saved) return {.status = kExitNotSaved};
-    return {.status = end.by_interrupt ? kExitInterrupted : kExitPreempted};
+    if (end.at_once) return {.status = kExitInterrupted};
+    if (cause == AttemptCause::preempted) return {.status = end.by_interrupt ? kExitInterrupted : kExitPreempted};
+    return {.status = cause == AttemptCause::hang ? kExitHang : status_of(end.raw)};
   }
   // What cannot run at first is not helped by trying; later, something may be missing that comes back.
   if (cause == AttemptCause::usage && judged_ == 1) return {.status = kExitUsage};

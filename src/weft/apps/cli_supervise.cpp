@@ -16,14 +16,16 @@ Command add_supervise(CLI::App& weft) {
                   "longest step so far")
       ->capture_default_str()
       ->check(CLI::Range(0.1, 1e6));
-  app->add_option("--first-minutes", o->first_minutes,
-                  "The same for the start, the first step, save and evaluation: nothing is known of them")
+  app->add_option(
+         "--first-minutes", o->first_minutes,
+         "The same for the start, and for the first step, save and evaluation; a sixth of it for later saves and "
+         "evaluations")
       ->capture_default_str()
       ->check(CLI::Range(0.001, 1e5));
   app->footer(
       "Example:\n  weft supervise recipe.toml run.ranks=mpi\n\n"
-      "Exit status: 0 finished, 2 cannot be run, 75 asked to stop and saved, 89 asked to stop and not saved, 93 gave "
-      "up. RUN/events.jsonl says what happened.");
+      "Exit status: 0 finished, 2 cannot be run, 75 asked to stop and saved, 93 gave up; asked to "
+      "stop and failed: as weft train. RUN/events.jsonl says what happened.");
   return {app, [o] { return run_supervise(*o); }};
 }
 

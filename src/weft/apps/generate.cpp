@@ -73,7 +73,7 @@ class Generation {
     require_vocabulary_head(config_.spec, folder_.string());
     open_tokens();
     one_host_ = process.here.empty() || int(process.here.size()) == mesh_sizes_of(recipe_).world();
-    if (one_host_ && recipe_.run.backend == BackendKind::cpu) {
+    if (one_host_ && recipe_.run.backend == BackendKind::cpu && recipe_.parallel.pp == 1 && !is_dialogue()) {
       recipe_.parallel = with_shared_texts(recipe_.parallel, config_.spec);
     }
     check_layout();

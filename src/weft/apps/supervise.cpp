@@ -1,6 +1,7 @@
 // `weft supervise`: a training run that goes on by itself.
 #include <unistd.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <iostream>
@@ -49,7 +50,10 @@ class EventLog {
 class Supervisor {
  public:
   Supervisor(const SuperviseOptions& o, const Recipe& recipe)
-      : o_(o), run_(recipe.run.dir), events_(recipe.run.dir), limits_(o.hang_s, 60 * o.first_minutes) {
+      : o_(o),
+        run_(recipe.run.dir),
+        events_(recipe.run.dir),
+        limits_{.least_s = o.hang_s, .first_s = 60 * o.first_minutes} {
     command_ = {this_command()[0], "train"};
     if (o.force) command_.push_back("--force");
     command_.push_back(o.recipe);
@@ -60,14 +64,16 @@ class Supervisor {
   int supervise() {
     Attempts attempts(o_.attempts);
     for (int number = 1;; ++number) {
-      const int64_t before = newest_step();
-      events_.add("started", {{"attempt", number}, {"from_step", before}});
-      const AttemptEnd end = run_attempt({.command = command_, .number = number}, limits_, requests_);
-      const int64_t after = newest_step();
-      const Attempts::Verdict verdict = attempts.judge(end, after > before);
+      const std::vector<fs::path> before = checkpoint_folders(run_);
+      events_.add("started", {{"attempt", number}, {"newest_step", step_of_last(before)}});
+      const AttemptEnd end =
+          run_attempt({.command = command_, .number = number, .strangers = strangers_}, limits_, requests_);
+      const std::vector<fs::path> now = checkpoint_folders(run_);
+      const int64_t after = step_of_last(now);
+      const Attempts::Verdict verdict = attempts.judge(end, has_new(before, now));
       tell_end(number, end, after);
       if (verdict.again) {
-        say(fmt::format("{}; starting again from step {}{}", reason_of(end), after,
+        say(fmt::format("{}; starting again, the newest checkpoint is of step {}{}", reason_of(end), after,
                         verdict.delay_s > 0 ? fmt::format(" in {:g} s", verdict.delay_s) : ""));
         if (wait(verdict.delay_s)) continue;
         return stop(requests_.by_interrupt() ? kExitInterrupted : kExitPreempted, "asked to stop between two attempts");
@@ -80,9 +86,11 @@ class Supervisor {
   }
 
  private:
-  int64_t newest_step() const {
-    const std::vector<fs::path> all = checkpoint_folders(run_);
-    return all.empty() ? 0 : step_of(all.back());
+  static int64_t step_of_last(const std::vector<fs::path>& all) { return all.empty() ? 0 : step_of(all.back()); }
+  // A run that went on from before a damaged checkpoint saves older steps than that one's.
+  static bool has_new(const std::vector<fs::path>& before, const std::vector<fs::path>& now) {
+    return std::any_of(now.begin(), now.end(),
+                       [&](const fs::path& p) { return std::find(before.begin(), before.end(), p) == before.end(); });
   }
   static void say(const std::string& line) { std::cerr << "weft supervise: " << line << std::endl; }
 
@@ -109,7 +117,8 @@ class Supervisor {
   const SuperviseOptions& o_;
   const fs::path run_;
   EventLog events_;
-  SectionLimits limits_;
+  const SectionLimits limits_;
+  const std::set<pid_t> strangers_ = children_here();
   StopRequests requests_;
   std::vector<std::string> command_;
 };

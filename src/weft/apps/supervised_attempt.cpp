@@ -15,6 +15,7 @@
 #include <thread>
 
 #include "weft/apps/rank_processes.h"
+#include "weft/apps/stop_signal.h"
 #include "weft/base/descriptor.h"
 #include "weft/base/error.h"
 #include "weft/base/memory_limits.h"
@@ -22,17 +23,10 @@
 
 namespace weft {
 
-void SectionLimits::has_lasted(RunSection section, double seconds) {
-  double& longest = longest_s_[section];
-  longest = std::max(longest, seconds);
-}
-
-double SectionLimits::limit_s(RunSection section) const {
-  constexpr double kTimes = 10, kOfDisks = 6;
-  const auto known = longest_s_.find(section);
-  if (known == longest_s_.end()) return first_s_;
-  const double least = section == RunSection::step ? least_s_ : kOfDisks * least_s_;
-  return std::max(least, kTimes * known->second);
+double SectionLimits::limit_s(const Beat& beat) const {
+  constexpr double kTimes = 10, kOfOthers = 1.0 / 6;
+  if (beat.section == RunSection::setup || beat.longest_s == 0) return first_s;
+  return std::max(beat.section == RunSection::step ? least_s : kOfOthers * first_s, kTimes * beat.longest_s);
 }
 
 StopRequests::StopRequests() {
@@ -57,7 +51,11 @@ int StopRequests::wait_ms(int ms) {
   if (::poll(&of, 1, ms) <= 0 || ::read(signals_, &came, sizeof came) != sizeof came) return 0;
   const int signal = static_cast<int>(came.ssi_signo);
   if (signal == SIGCHLD) return signal;
-  if (asked_++ == 0) by_interrupt_ = signal == SIGINT;
+  const double now = now_s(), after = last_s_ > 0 ? now - last_s_ : 0;
+  if (signal == SIGINT || signal == SIGTERM) last_s_ = now;
+  if (!asked_) by_interrupt_ = signal == SIGINT;
+  at_once_ = at_once_ || (asked_ && is_second_wish(signal, after));
+  asked_ = true;
   return signal;
 }
 
@@ -66,12 +64,27 @@ namespace {
 constexpr int kLook_ms = 100;
 constexpr int kNoProgram = 127;
 
-// Those that a launcher left behind have come to be this process's own.
-void kill_all_below_this() {
-  for (;;) {
-    const std::vector<RankProcessHere> left = below(::getpid(), processes_here());
-    for (const RankProcessHere& p : left) ::kill(p.id, SIGKILL);
-    while (::waitpid(-1, nullptr, WNOHANG) > 0) continue;
+// All that descends from this process, less what strangers do.
+std::vector<RankProcessHere> all_of_run(const std::set<pid_t>& strangers) {
+  const std::vector<RankProcessHere> all = processes_here();
+  std::set<pid_t> not_of_run = strangers;
+  for (const pid_t stranger : strangers)
+    for (const RankProcessHere& p : below(stranger, all)) not_of_run.insert(p.id);
+  std::vector<RankProcessHere> of_run = below(::getpid(), all);
+  std::erase_if(of_run, [&](const RankProcessHere& p) { return not_of_run.contains(p.id); });
+  return of_run;
+}
+
+// Those that a launcher left behind have come to be this process's own. One that waits for a dead disk cannot end: it
+// is left.
+void kill_all_of_run(const std::set<pid_t>& strangers) {
+  constexpr int kLooks = 500;
+  for (int look = 0; look < kLooks; ++look) {
+    const std::vector<RankProcessHere> left = all_of_run(strangers);
+    for (const RankProcessHere& p : left) {
+      ::kill(p.id, SIGKILL);
+      ::waitpid(p.id, nullptr, WNOHANG);
+    }
     if (left.empty()) return;
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
   }
@@ -80,7 +93,7 @@ void kill_all_below_this() {
 class Attempt {
  public:
   explicit Attempt(const AttemptSpec& spec, const sigset_t& mask)
-      : beats_(::memfd_create("weft heartbeat", MFD_CLOEXEC)) {
+      : strangers_(spec.strangers), beats_(::memfd_create("weft heartbeat", MFD_CLOEXEC)) {
     int ends[2] = {-1, -1};
     if (beats_ < 0 || ::pipe2(ends, O_CLOEXEC | O_NONBLOCK) != 0)
       throw Error("no process can be watched: too many files are open");
@@ -90,7 +103,7 @@ class Attempt {
   }
   ~Attempt() {
     if (process_ > 0) ::kill(process_, SIGKILL);
-    kill_all_below_this();
+    kill_all_of_run(strangers_);
   }
   Attempt(const Attempt&) = delete;
   Attempt& operator=(const Attempt&) = delete;
@@ -103,9 +116,9 @@ class Attempt {
   void ask_to_stop() const { ::kill(process_, SIGTERM); }
   void end_at_once() const { ::kill(-process_, SIGKILL); }
   Beat beat() const { return read_beat(beats_); }
-  static std::string who_is_stopped() {
+  std::string who_is_stopped() const {
     std::string found;
-    for (const RankProcessHere& p : below(::getpid(), processes_here()))
+    for (const RankProcessHere& p : all_of_run(strangers_))
       if (p.stopped)
         found += fmt::format("{}{}process {} has been stopped by a signal", found.empty() ? "" : ", and ",
                              p.rank >= 0 ? fmt::format("rank {}, ", p.rank) : "", p.id);
@@ -142,6 +155,7 @@ class Attempt {
     ::_exit(kNoProgram);
   }
 
+  const std::set<pid_t> strangers_;
   Descriptor beats_, errors_;
   pid_t process_ = -1;
 };
@@ -150,16 +164,11 @@ class Attempt {
 class SectionWatch {
  public:
   // How long nothing has come for longer than allowed; none: all is well.
-  std::optional<double> look(const Beat& now, SectionLimits& limits) {
+  std::optional<double> look(const Beat& now, const SectionLimits& limits) {
     const double time = now_s();
-    if (now != last_) {
-      if (last_.number == 0) limits.has_lasted(RunSection::setup, time - since_);
-      if (now.longest_s > 0) limits.has_lasted(now.section, now.longest_s);
-      last_ = now;
-      since_ = time;
-    }
+    if (now != last_) last_ = now, since_ = time;
     const double waited = time - since_;
-    return waited > limits.limit_s(last_.section) ? std::optional(waited) : std::nullopt;
+    return waited > limits.limit_s(last_) ? std::optional(waited) : std::nullopt;
   }
 
  private:
@@ -169,24 +178,30 @@ class SectionWatch {
 
 }  // namespace
 
-AttemptEnd run_attempt(const AttemptSpec& spec, SectionLimits& limits, StopRequests& requests) {
+std::set<pid_t> children_here() {
+  std::set<pid_t> children;
+  for (const RankProcessHere& p : below(::getpid(), processes_here())) children.insert(p.id);
+  return children;
+}
+
+AttemptEnd run_attempt(const AttemptSpec& spec, const SectionLimits& limits, StopRequests& requests) {
   ::prctl(PR_SET_CHILD_SUBREAPER, 1);
   const std::optional<int64_t> kills_before = kills_for_memory();
   AttemptEnd end;
   Attempt attempt(spec, requests.mask_before());
   SectionWatch watch;
-  int passed_on = 0;
+  bool is_told = false;
   while (!attempt.has_ended(end.raw)) {
     requests.wait_ms(kLook_ms);
-    if (requests.times() > passed_on) {
-      passed_on == 0 ? attempt.ask_to_stop() : attempt.end_at_once();
-      passed_on = requests.times();
-    }
+    if (requests.at_once())
+      attempt.end_at_once();
+    else if (requests.asked() && !is_told)
+      attempt.ask_to_stop(), is_told = true;
     if (end.hang) continue;
     const Beat now = attempt.beat();
     const auto waited = watch.look(now, limits);
     if (!waited) continue;
-    end.hang = Hang{.section = now.section, .seconds = *waited, .where = Attempt::who_is_stopped()};
+    end.hang = Hang{.section = now.section, .seconds = *waited, .where = attempt.who_is_stopped()};
     attempt.end_at_once();
   }
   end.last = attempt.beat();
@@ -195,6 +210,7 @@ AttemptEnd run_attempt(const AttemptSpec& spec, SectionLimits& limits, StopReque
   end.out_of_memory = kills && kills_before && *kills > *kills_before;
   end.asked = requests.asked();
   end.by_interrupt = requests.by_interrupt();
+  end.at_once = requests.at_once();
   return end;
 }
 

@@ -4,8 +4,8 @@
 #include <signal.h>
 #include <sys/types.h>
 
-#include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -22,18 +22,12 @@ inline constexpr const char* kAttempt = "WEFT_ATTEMPT";
 // And, for tests: the faults of plant_faults.
 inline constexpr const char* kFaults = "WEFT_FAULT";
 
-// How long a section may last before nothing is taken to go on any more: ten times as long as the longest one of its
-// kind has lasted, of those that ended; the least for short ones; and before one has ended, as long as `first_s` says.
-// Saves and evaluations depend on disks, so their least is six times that of steps.
-class SectionLimits {
- public:
-  SectionLimits(double least_s, double first_s) : least_s_(least_s), first_s_(first_s) {}
-  void has_lasted(RunSection section, double seconds);
-  double limit_s(RunSection section) const;
-
- private:
-  const double least_s_, first_s_;
-  std::map<RunSection, double> longest_s_;
+// How long a section may last before nothing is taken to go on any more. A step: ten times as long as the longest so
+// far in this attempt and phase, at least `least_s`. Any other section, which waits for disks: likewise, at least a
+// sixth of `first_s`. The setup, and before one of its kind has ended: `first_s`.
+struct SectionLimits {
+  double least_s, first_s;
+  double limit_s(const Beat& beat) const;
 };
 
 struct Hang {
@@ -48,8 +42,8 @@ struct AttemptEnd {
   std::optional<Hang> hang;
   std::optional<ToldError> error;
   bool out_of_memory = false;  // the kernel has killed for want of memory meanwhile
-  // The supervisor was asked to stop, and has passed it on.
-  bool asked = false, by_interrupt = false;
+  // The supervisor was asked to stop, and has passed it on; and then to end at once.
+  bool asked = false, by_interrupt = false, at_once = false;
 };
 
 // Blocks the signals that ask a supervisor to stop, and hands them out. One at a time in a process.
@@ -61,25 +55,28 @@ class StopRequests {
   StopRequests& operator=(const StopRequests&) = delete;
   // The next signal, SIGCHLD among them; 0: none within the time. Those but SIGCHLD are remembered.
   int wait_ms(int ms);
-  bool asked() const { return asked_ > 0; }
-  int times() const { return asked_; }
+  bool asked() const { return asked_; }
+  bool at_once() const { return at_once_; }  // again, in earnest (is_second_wish)
   bool by_interrupt() const { return by_interrupt_; }
   const sigset_t& mask_before() const { return before_; }
 
  private:
   sigset_t before_;
   int signals_ = -1;
-  int asked_ = 0;
-  bool by_interrupt_ = false;
+  bool asked_ = false, at_once_ = false, by_interrupt_ = false;
+  double last_s_ = 0;  // of SIGINT or SIGTERM
 };
 
 struct AttemptSpec {
   std::vector<std::string> command;
   int number = 1;
+  std::set<pid_t> strangers = {};  // children of this process that are not of the run
 };
 // Starts the command and waits for its end; none of its processes is left then. A request to stop reaches it as
-// SIGTERM, after which it saves; a second one ends it at once. It ends with this process. Throws Error where no process
-// can be started.
-AttemptEnd run_attempt(const AttemptSpec& spec, SectionLimits& limits, StopRequests& requests);
+// SIGTERM, after which it saves; another one, in earnest, ends it at once. It ends with this process. Throws Error
+// where no process can be started.
+AttemptEnd run_attempt(const AttemptSpec& spec, const SectionLimits& limits, StopRequests& requests);
+// What this process has started itself, or its program before it.
+std::set<pid_t> children_here();
 
 }  // namespace weft

@@ -15,7 +15,7 @@
 namespace weft {
 
 std::string_view name_of(RunSection section) {
-  constexpr std::string_view kNames[] = {"setup", "step", "evaluation", "tasks", "save", "finished"};
+  constexpr std::string_view kNames[] = {"setup", "step", "evaluation", "tasks", "snapshot", "save", "finished"};
   return kNames[size_t(section)];
 }
 
@@ -38,6 +38,7 @@ void Heartbeat::beat(RunSection section, int64_t step) {
   const double now = now_s();
   double& longest = longest_s_[size_t(last_.section)];
   if (last_.number > 0) longest = std::max(longest, now - since_s_);
+  if (section == RunSection::setup) longest_s_ = {};  // what follows may take longer
   since_s_ = now;
   last_ = {.section = section, .step = step, .number = last_.number + 1, .longest_s = longest_s_[size_t(section)]};
   char line[kLine] = {};
@@ -52,7 +53,7 @@ Beat read_beat(int file) {
   int section = 0;
   if (::pread(file, line, kLine, 0) <= 0 ||
       std::sscanf(line, "%d %" SCNd64 " %" SCNd64 " %lf", &section, &beat.step, &beat.number, &beat.longest_s) != 4 ||
-      section < 0 || section >= int(kRunSections.size()))
+      section < 0 || section >= int(kRunSections))
     return {};
   beat.section = RunSection(section);
   return beat;

@@ -9,11 +9,10 @@
 
 namespace weft {
 
-// What a run is doing. setup: all that comes before the first step; finished: all steps are done, and the last is
-// saved.
-enum class RunSection : uint8_t { setup, step, evaluation, tasks, save, finished };
-inline constexpr std::array kRunSections{RunSection::setup, RunSection::step, RunSection::evaluation,
-                                         RunSection::tasks, RunSection::save, RunSection::finished};
+// What a run is doing. setup: all that comes before the first step, or the first one of a phase; snapshot: it copies
+// what is then written beside it; save: it waits for the disk; finished: all steps are done, and the last is saved.
+enum class RunSection : uint8_t { setup, step, evaluation, tasks, snapshot, save, finished };
+inline constexpr size_t kRunSections = 7;
 std::string_view name_of(RunSection section);
 
 // What a run says each time when it goes from one section to the next. Steps count those that are done.
@@ -21,7 +20,7 @@ struct Beat {
   RunSection section = RunSection::setup;
   int64_t step = 0;
   int64_t number = 0;    // of the beat; 0: none came
-  double longest_s = 0;  // that a section of this kind has lasted, of those that ended; 0: none has
+  double longest_s = 0;  // that a section of this kind has lasted, of those that ended since the setup; 0: none has
   bool operator==(const Beat&) const = default;
 };
 
@@ -36,7 +35,7 @@ class Heartbeat {
   Descriptor file_;
   Beat last_;
   double since_s_;  // of its section
-  std::array<double, kRunSections.size()> longest_s_{};
+  std::array<double, kRunSections> longest_s_{};
 };
 
 // The last beat; of an empty file, or one that no run wrote, that there was none.

@@ -76,7 +76,7 @@ void CheckpointSave::take_snapshot() {
                     optimizer->write(entry, offset, from);
                   });
   });
-  fault_point("snapshot", rank(), step());
+  fault_point("copied", rank(), step());
   run_beside([this] {
     files_->to_weights->write_held();
     files_->to_optimizer->write_held();

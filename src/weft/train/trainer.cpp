@@ -227,10 +227,10 @@ RunEnd Trainer::run() {
     const StepRecord record = step_once();
     if (leads()) records_->step(record);
     tell_of_rate();
-    add_time(save_s_, [&] { go_on_saving(SaveWait::no); });
+    if (saving_) add_time(save_s_, [&] { go_on_saving(SaveWait::no); });
     if (evaluation_due()) add_time(eval_s_, [&] { evaluate(); });
     if (tasks_due()) add_time(eval_s_, [&] { score_tasks(); });
-    if (recipe_.checkpoint.keep_best > 0)  // how good it is counts
+    if (saving_ && recipe_.checkpoint.keep_best > 0)  // how good it is counts
       add_time(save_s_, [&] { go_on_saving(SaveWait::yes); });
     if (due(recipe_.checkpoint.save_interval) || is_among_best()) add_time(save_s_, [&] { save(false); });
   }
@@ -238,6 +238,7 @@ RunEnd Trainer::run() {
   if (step_ == end_step() && step_ < recipe_.train.train_iters && !stopped()) {
     require_results();
     if (keeps_end_) save(true);
+    enter(RunSection::setup);
     return RunEnd::span_done;
   }
   try {

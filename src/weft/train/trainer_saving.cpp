@@ -25,10 +25,13 @@ void Trainer::go_on_saving(SaveWait wait) {
   if (!saving_) return;
   const int64_t step = saving_->step();
   try {
-    if (wait == SaveWait::yes)
+    if (wait == SaveWait::yes) {
+      enter(RunSection::save);
       saving_->wait();
-    else if (!saving_->advance())
-      return;
+    } else {
+      if (!saving_->advance()) return;
+      enter(RunSection::save);
+    }
     has_saved(*saving_);
   } catch (const FileError& e) { tell_not_saved(step, e); }
   saving_.reset();
@@ -49,12 +52,13 @@ void Trainer::has_saved(const CheckpointSave& save) {
 void Trainer::save(bool last) {
   go_on_saving(SaveWait::yes);
   if (saved_step_ == step_ || step_ == 0) return;
-  enter(RunSection::save);
+  const bool waits = last || !recipe_.checkpoint.async_save;
+  enter(waits ? RunSection::save : RunSection::snapshot);
   refuse_bad_weights();
   try {
     refuse_unchanged_adapter();
     begin_save();
-    if (last || !recipe_.checkpoint.async_save) {
+    if (waits) {
       saving_->wait();
       has_saved(*saving_);
       saving_.reset();

@@ -13,9 +13,9 @@ bool Trainer::tasks_due() const {
 
 // What is in metrics.jsonl already, of a run that goes on, is scored again only for a phase that asks for it.
 void Trainer::score_tasks() {
-  enter(RunSection::tasks);
   const bool is_told = saved_step_ == step_ && any_rank(leads() && has_step(metrics().tasks, step_));
   if (is_told && !requires_results(whole_, step_)) return;
+  enter(RunSection::tasks);
   const auto scores = score_texts(tasks_.texts(),
                                   {.step_spec = rank_.plan.step,
                                    .memory = *machine_.memory,
