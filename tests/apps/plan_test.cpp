@@ -137,7 +137,16 @@ TEST_F(Plan, SaysHowTheModelAnswersOnDevices) {
   std::vector<std::string> in_json = load;
   in_json.push_back("--json");
   const auto json = nlohmann::json::parse(serve(in_json).out);
+  ASSERT_FALSE(json["layouts"].empty());
+  std::vector<std::string> trained = in_json;  // how a recipe cuts its training is nothing to answers
+  for (const char* key : {"parallel.dp=4", "parallel.zero_stage=3", "parallel.zero_shard_size=2", "parallel.pp=2",
+                          "parallel.pipeline_schedule=zbv", "parallel.order=tp-cp-ep-pp-dp"})
+    trained.insert(trained.begin(), key);
+  const Finished other = serve(trained);
+  ASSERT_EQ(other.status, 0) << other.err;
+  EXPECT_EQ(nlohmann::json::parse(other.out), json);
   for (const auto& l : json["layouts"]) {
+    EXPECT_TRUE(l["price_per_million_tokens"].is_null() || l["price_per_million_tokens"] > 0) << l;
     EXPECT_EQ(l["tp"].get<int>() * l["pp"].get<int>() * l["replicas"].get<int>(), 2) << l;
     EXPECT_EQ(l["texts"], 4);
     EXPECT_GT(l["first_token_s"], 0);
@@ -263,6 +272,11 @@ TEST_F(RunReports, OfARunOnTwoRanksSaysWhereItsTimeWent) {
   EXPECT_SAYS(text.out, "checkpoints ");
   EXPECT_SAYS(text.out, "what bound the run, of ");
   const auto json = nlohmann::json::parse(weft({"report", at("two"), "--cluster", "H100-SXM", "--json"}).out);
+  EXPECT_GT(json["parts"]["computing"]["measured_s"], 0);
+  double wall = 0;
+  for (size_t i = 1; i < steps.size(); ++i)
+    wall += (steps[i]["step_time_s"].get<double>() + steps[i].value("save_s", 0.0)) / double(steps.size() - 1);
+  EXPECT_NEAR(json["wall_s_per_step"].get<double>(), wall, 1e-6);
   double parts = 0;
   for (const auto& [name, p] : json["parts"].items()) parts += p["measured_s"].get<double>();
   EXPECT_NEAR(parts, json["measured"]["step_s"].get<double>(), 1e-9);
@@ -277,6 +291,7 @@ TEST_F(RunReports, OfSeveralRunsIsATableOfScaling) {
   const Finished f = weft({"report", at("strong"), at("one")});
   ASSERT_EQ(f.status, 0) << f.err;
   EXPECT_SAYS(f.out, "strong  " + at("strong") + ", dp 2, micro-batch 2\n");
+  EXPECT_EQ(weft({"report", at("strong"), at("one"), "--cluster", "H100-SXN"}).status, 2);
 }
 
 TEST_F(RunReports, NamesWhatItCannotReport) {

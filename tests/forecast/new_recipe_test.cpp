@@ -69,11 +69,12 @@ TEST(NewRecipe, OfEveryPurposeReadsBackAndIsForecastToFit) {
 }
 
 TEST(NewRecipe, HasTheLayoutThatTheSearchFinds) {
-  const NewRecipeSpec spec = spec_for(Purpose::pretrain);
+  NewRecipeSpec spec = spec_for(Purpose::pretrain);
+  spec.devices = 2;
   const NewRecipe n = made(spec, one_a_node());
   const SearchResult found =
       search_layouts(n.recipe, config_for(spec.purpose), one_a_node(), Profiles::built_in(),
-                     {.device_counts = {1}, .most = 1, .reserve_bytes = usual_reserve(one_a_node())});
+                     {.device_counts = {2}, .most = 1, .reserve_bytes = usual_reserve(one_a_node())});
   LayoutChoice here = choice_of(n.recipe);
   here.sequence_parallel = found.best.at(0).layout.sequence_parallel;
   EXPECT_EQ(to_string(here), to_string(found.best[0].layout));

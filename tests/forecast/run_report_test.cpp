@@ -82,7 +82,7 @@ TEST(RunReport, PartsAddUpToTheStepAndCausesToAllTime) {
   double exposed = 0;
   for (const auto& [axis, seconds] : r.forecast.step.exposed_s) exposed += seconds;
   EXPECT_NEAR(cause_s(r, "imbalance"), 0.24 - exposed, 1e-12);  // beyond what the links take
-  EXPECT_SAYS(to_string(r), "1 saves between 3 steps");
+  EXPECT_SAYS(to_string(r), "beside 1 of 3 steps");
 }
 
 TEST(RunReport, WhatTookMostComesFirst) {
@@ -163,6 +163,25 @@ TEST(RunReport, TheChangeThatGainsMostIsTheFastestNeighbourThatFits) {
     EXPECT_LE(best.found.step.step_s, planner.plan(other).value().step.step_s);
   }
   EXPECT_FALSE(best_neighbour(now, planner, 1).has_value());  // none fits into a byte
+}
+
+TEST(RunReport, SaysWhatTheRecordsDoNotSay) {
+  RecordedRun run = recorded(reported_recipe());
+  for (StepRecord& s : run.metrics.steps) s.data_s = 0;
+  const RunReport r = reported(run);
+  EXPECT_TRUE(std::isnan(part_s(r, "reading samples")));
+  EXPECT_SAYS(to_string(r), "do not say what reading samples took");
+  EXPECT_SAYS(to_string(r), "1.00000 s at most");
+}
+
+TEST(RunReport, ABudgetOfMemoryIsNoPartOfOtherLayouts) {
+  Recipe recipe = reported_recipe();
+  recipe.parallel.recompute = RecomputeKind::budget;
+  recipe.parallel.memory_budget = "40 GiB";
+  LayoutChoice other = choice_of(recipe);
+  EXPECT_EQ(with_choice(recipe, other).parallel.memory_budget, "40 GiB");
+  other.recompute = RecomputeKind::full;
+  EXPECT_EQ(with_choice(recipe, other).parallel.memory_budget, "");
 }
 
 TEST(RunReport, ARunWithoutStepsIsRefused) {

@@ -27,6 +27,7 @@ struct Serve {
   ServingLayout layout = {};
   ServingLoad load = {.prompt = 1024, .tokens = 64};
   ClusterSpec cluster = preset_of("H100-SXM");
+  ModelSpec model = served_model();
 
   TextGenerator::Spec spec(const Machine& machine, int stage) const {
     const MeshSizes mesh{.pp = int(layout.pp), .tp = int(layout.tp)};
@@ -47,13 +48,13 @@ struct Serve {
     machine.workspace_model = std::make_shared<const WorkspaceModel>();
     std::vector<ServedStage> all;
     for (int stage = 0; stage < layout.pp; ++stage) {
-      TextGenerator::Passes passes = TextGenerator::passes(served_model(), spec(machine, stage));
+      TextGenerator::Passes passes = TextGenerator::passes(model, spec(machine, stage));
       all.push_back({std::move(passes.begin), std::move(passes.token)});
     }
     return all;
   }
   ServingForecast forecast() const {
-    return price_serving(stages(), layout, load, served_model(), cluster, Profiles::built_in());
+    return price_serving(stages(), layout, load, model, cluster, Profiles::built_in());
   }
 };
 
@@ -88,6 +89,19 @@ TEST(Serving, ATokenTakesAtLeastItsWeightsAndTheirKeys) {
   }
 }
 
+// Of eight experts a token is of two.
+TEST(Serving, ATokenReadsItsExpertsAndManyReadAll) {
+  Serve serve{.layout = {.texts = 1}};
+  serve.model.experts = {.count = 8, .chosen = 2, .width = 16384};
+  serve.model.layers.assign(4, {.rope = RopeSpec{}, .experts = true});
+  const double all_s = 4 * 8 * 3 * 4096. * 16384 * 2 / serve.cluster.device.memory_bytes_per_s;
+  const double one_s = serve.forecast().token_s;
+  EXPECT_GT(one_s, all_s / 4);
+  EXPECT_LT(one_s, all_s / 2 + 5e-4);
+  serve.layout.texts = 64;
+  EXPECT_GT(serve.forecast().token_s, all_s);
+}
+
 TEST(Serving, MoreTextsGiveMoreTokensAndWaitLonger) {
   const ServingForecast one = Serve{.layout = {.texts = 1}}.forecast(),
                         many = Serve{.layout = {.texts = 32}}.forecast();
@@ -115,6 +129,13 @@ TEST(Serving, StagesAddTheirTimesAndMessages) {
   const ServingForecast one = serve.forecast();
   EXPECT_GT(two.token_s, one.token_s);
   EXPECT_LT(two.token_s, 2 * one.token_s + 1e-3);
+}
+
+TEST(Serving, APromptPassesStagesWhole) {
+  Serve serve{.layout = {.pp = 2}};
+  double flops = 0;
+  for (const ServedStage& s : serve.stages()) flops += flops_of_pass(s.begin);
+  EXPECT_NEAR(flops, flops_of_pass(Serve{}.stages().at(0).begin), 1);
 }
 
 TEST(Serving, TheFrontHasNoneThatAnotherBeats) {

@@ -32,6 +32,9 @@ class Serving {
   }
 
   std::vector<ServingForecast> run(int64_t devices) {
+    if (config_.spec.max_positions > 0 && o_.prompt_tokens + o_.max_tokens > config_.spec.max_positions)
+      std::cerr << fmt::format("note: texts of {} tokens go beyond the {} positions that config.json names\n",
+                               o_.prompt_tokens + o_.max_tokens, config_.spec.max_positions);
     std::vector<ServingForecast> all;
     for (int64_t tp = 1; tp <= devices; ++tp)
       for (int64_t pp = 1; devices % tp == 0 && pp <= devices / tp; ++pp)
@@ -44,15 +47,14 @@ class Serving {
 
  private:
   Recipe::Parallel parallel_of(const ServingLayout& l) const {
-    Recipe::Parallel p = recipe_.parallel;
-    p.dp = p.cp = p.ep = 1;
+    Recipe::Parallel p;  // the recipe's own is of training
     p.tp = l.tp;
     p.pp = l.pp;
     p.sequence_parallel = false;  // a pass may be of one token
-    p.pipeline_layout.clear();
     return p;
   }
   bool can_be_cut(int64_t tp, int64_t pp) const {
+    if (tp * pp > cluster_.domain && cluster_.scale_out.bytes_per_s <= 0) return false;  // they do not reach each other
     try {
       check_forward_layout(parallel_of({tp, pp}), config_.spec,
                            {.precision = precision_of(recipe_), .seq_length = 2, .size = 1});
@@ -87,7 +89,7 @@ class Serving {
       }
       for (int64_t stage = 0; stage < l.pp; ++stage) {
         TextGenerator::Passes passes = TextGenerator::passes(config_.spec, spec_of(l, stage));
-        stages.push_back({std::move(passes.begin), std::move(passes.token)});
+        stages.push_back({std::move(passes.begin), std::move(passes.token), size_of(precision_of(recipe_).compute)});
       }
       all.push_back(
           price_serving(stages, l, {o_.prompt_tokens, o_.max_tokens}, config_.spec, cluster_, Profiles::built_in()));
@@ -121,6 +123,10 @@ class Serving {
 int run_plan_serve(const PlanOptions& options) {
   const Recipe recipe = read_recipe(options.recipe, options.overrides);
   const ClusterSpec cluster = read_cluster(options.cluster);
+  if (!cluster.measured.empty())
+    throw ConfigError(
+        "--serve cannot run on a cluster that was measured ([[measured]]): that is of training's ops, and of replicas "
+        "that share memory; the nearest that works: a cluster's file without [[measured]], or a preset");
   int64_t devices = std::max(1, cluster.num_devices);
   if (!options.ranks.empty()) {
     const std::vector<int64_t> counts = device_counts_of(options.ranks, cluster);

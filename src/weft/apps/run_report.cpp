@@ -48,20 +48,32 @@ void print_json(const nlohmann::json& json) {
   std::cout << json.dump(1, ' ', false, nlohmann::json::error_handler_t::replace) << "\n";
 }
 
+// Where no cluster is named, a forecast that fails is none.
+RunScaling scaling_for(const ReportOptions& options, const std::vector<RecordedRun>& runs) {
+  if (options.cluster.empty()) {
+    try {
+      if (const auto here = cluster_for(options)) return scaling_of(runs, &*here, Profiles::built_in());
+    } catch (const Error& e) { std::cerr << fmt::format("note: no forecast by {}: {}\n", kMachineFile, e.what()); }
+    return scaling_of(runs, nullptr, Profiles::built_in());
+  }
+  const ClusterSpec cluster = read_cluster(options.cluster);
+  return scaling_of(runs, &cluster, Profiles::built_in());
+}
+
 }  // namespace
 
 int run_report(const ReportOptions& options) {
   std::vector<RecordedRun> runs;
   for (const std::string& name : options.runs) runs.push_back(read_run(name));
-  const std::optional<ClusterSpec> cluster = cluster_for(options);
   if (runs.size() > 1) {
-    const RunScaling scaling = scaling_of(runs, cluster ? &*cluster : nullptr, Profiles::built_in());
+    const RunScaling scaling = scaling_for(options, runs);
     if (options.json)
       print_json(to_json(scaling));
     else
       std::cout << to_string(scaling);
     return kExitOk;
   }
+  const std::optional<ClusterSpec> cluster = cluster_for(options);
   if (!cluster)
     throw ConfigError(fmt::format(
         "a report needs a forecast: name what the run was on, --cluster H100-SXM or a file; of this machine "

@@ -162,6 +162,7 @@ Recipe with_choice(const Recipe& recipe, const LayoutChoice& c) {
   p.zero_stage = c.zero_stage;
   p.zero_shard_size = c.zero_shard_size;
   p.recompute = c.recompute;
+  if (c.recompute != RecomputeKind::budget) p.memory_budget.clear();
   p.pipeline_schedule = c.schedule;
   p.virtual_pipeline_parallel_size = c.chunks;
   p.cp_comm_type = c.cp_comm_type;

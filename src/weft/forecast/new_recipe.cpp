@@ -244,10 +244,10 @@ void choose_layout(const NewRecipeSpec& spec, const FoundWay& way, LayoutPlanner
   };
   const auto& p = r.parallel;
   say("train.micro_batch_size", "micro_batch_size",
-      "sequences at once on a rank: the only size of this layout that fits");
+      "sequences at once on a rank: neither twice nor half as many are slower or too large");
   d.why["parallel.dp"] =
       fmt::format("what the other axes leave of {} device{}", spec.devices, spec.devices > 1 ? "s" : "");
-  const std::string alone = "no other size of this layout can run";
+  const std::string alone = "no neighbour is slower or too large";
   say("parallel.tp", "tp", alone);
   say("parallel.pp", "pp", alone);
   say("parallel.cp", "cp", alone);

@@ -57,7 +57,7 @@ void add_parts(RunReport& report) {
                             : measured == m.waits_s.end() ? 0
                                                           : measured->second});
   }
-  report.parts.push_back({"reading samples", 0, m.data_s});
+  report.parts.push_back({"reading samples", 0, m.has_data ? m.data_s : kNotRecorded});
 }
 
 // What a step's time without its data was waited, and computed.
@@ -106,7 +106,7 @@ void add_causes(RunReport& report) {
     late += fmt::format("; the busiest rank of ep has {:.2f} x the mean rows of experts", m.busiest_load);
   all.push_back({"imbalance", w.late + uneven, late});
   all.push_back({"data", m.data_s});
-  all.push_back({"checkpoints", m.save_s, fmt::format("{} saves between {} steps", m.saves, m.counted)});
+  all.push_back({"checkpoints", m.save_s, fmt::format("beside {} of {} steps", m.saves, m.counted)});
   all.push_back({"evaluation", m.eval_s});
   for (const auto& cause : all) report.wall_s += cause.seconds;
   std::erase_if(all, [](const RunReport::Cause& c) { return c.seconds <= 0; });
@@ -117,12 +117,12 @@ void add_causes(RunReport& report) {
 void add_change(RunReport& report, LayoutPlanner& planner, double reserve_bytes) {
   const RunForecast& f = report.forecast;
   const Recipe& recipe = report.recipe;
-  const std::optional<FoundLayout> now = planner.plan(choice_of(recipe));
+  const FoundLayout now{.layout = choice_of(recipe), .step = f.step, .memory_bytes = f.memory_bytes()};
   const double room = std::max(f.cluster.device.memory_bytes - reserve_bytes, double(f.memory_bytes()));
-  if (const auto best = now ? best_neighbour(*now, planner, room) : std::nullopt) {
-    report.gain = (1 - best->found.step.step_s / now->step.step_s) * report.measured.step_s / report.wall_s;
+  if (const auto best = best_neighbour(now, planner, room)) {
+    report.gain = (1 - best->found.step.step_s / now.step.step_s) * report.measured.step_s / report.wall_s;
     report.change = fmt::format(
-        "{}, as forecast, of {:.4g} s; the layout: {}{}", best->text, now->step.step_s, to_string(best->found.layout),
+        "{}, as forecast, of {:.4g} s; the layout: {}{}", best->text, now.step.step_s, to_string(best->found.layout),
         best->key == "micro_batch_size" ? "; for a new run: train.micro_batch_size may not change in this one" : "");
   }
   const double saves = report.measured.save_s / 2 / report.wall_s;
@@ -161,6 +161,7 @@ RunMeasured measured_steps(const RecordedRun& run) {
     m.eval_s += r.eval_s * each;
     m.save_s += r.save_s * each;
     m.saves += r.save_s > 0;
+    m.has_data = m.has_data || r.data_s > 0;
     m.memory_bytes = std::max(m.memory_bytes, r.memory_bytes);
     waits = waits || !r.waits_s.empty();
     for (const auto& [axis, seconds] : r.waits_s) m.waits_s[transfer_part(axis)] += seconds * each;

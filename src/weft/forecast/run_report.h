@@ -23,10 +23,11 @@ struct RunMeasured {
   int64_t last_step = 0, counted = 0;  // the run's last so far; steps that the means are of
   double step_s = 0, median_s = 0, p90_s = 0;
   double data_s = 0;
+  bool has_data = false;                       // false: the records say nothing of it
   std::map<std::string, double> waits_s = {};  // by transfer_part
   bool has_waits = true;                       // false: several ranks, and the records say nothing of it
   double eval_s = 0, save_s = 0;               // of a step's share
-  int64_t saves = 0;                           // that are recorded
+  int64_t saves = 0;                           // steps that have time of saves beside them
   int64_t memory_bytes = 0;
   // Of models with experts over ep: the rows of the first rank of ep, and of the busiest, beside the mean.
   double first_load = 1, busiest_load = 1;

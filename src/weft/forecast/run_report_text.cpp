@@ -27,6 +27,12 @@ std::string seconds_line(const std::string& name, double forecast, double measur
 
 nlohmann::json number_or_null(double x) { return std::isnan(x) ? nlohmann::json() : nlohmann::json(x); }
 
+// Of few steps the slowest: one in ten is none of them.
+std::string slow_text(const RunMeasured& m) {
+  return m.counted > 10 ? fmt::format("more than {:.5f} s one time in ten", m.p90_s)
+                        : fmt::format("{:.5f} s at most", m.p90_s);
+}
+
 double model_flops_part(const RunReport& r) {
   return r.forecast.work.arithmetic.model_flops / r.measured.step_s / r.forecast.peak_flops;
 }
@@ -37,10 +43,10 @@ std::string to_string(const RunReport& r) {
   const RunForecast& f = r.forecast;
   const RunMeasured& m = r.measured;
   std::string text = fmt::format(
-      "{}: {} of {} steps; on {} {}: {}\nmeans of {} steps, which took {:.5f} s in the middle and more than "
-      "{:.5f} s one time in ten; forecast on {}\n\n",
+      "{}: {} of {} steps; on {} {}: {}\nmeans of {} steps, which took {:.5f} s in the middle and {}; forecast on "
+      "{}\n\n",
       r.folder, m.last_step, r.recipe.train.train_iters, f.num_devices(), f.num_devices() > 1 ? "ranks" : "rank",
-      to_string(choice_of(r.recipe)), m.counted, m.median_s, m.p90_s, f.cluster.device.name);
+      to_string(choice_of(r.recipe)), m.counted, m.median_s, slow_text(m), f.cluster.device.name);
   text += line_of("of a step, seconds", "forecast", "measured", "off by");
   for (const RunReport::Part& p : r.parts) text += seconds_line(p.name, p.forecast_s, p.measured_s);
   text += seconds_line("the step", f.step.step_s, m.step_s);
@@ -52,10 +58,11 @@ std::string to_string(const RunReport& r) {
   text += line_of("memory of a rank, MiB", fmt::format("{:.1f}", double(f.memory_bytes()) / (1 << 20)),
                   fmt::format("{:.1f}", double(m.memory_bytes) / (1 << 20)),
                   ratio_text(double(f.memory_bytes()), double(m.memory_bytes)));
-  if (m.saves > 0) {
+  if (m.saves > 0 && !r.recipe.checkpoint.async_save) {  // those beside steps have no time of their own
     const double each = m.save_s * double(m.counted) / double(m.saves);
     text += seconds_line("a checkpoint", f.save_s(), each);
   }
+  if (!m.has_data) text += "  the records do not say what reading samples took: it counts as computing\n";
   text += fmt::format("\nwhat bound the run, of {:.5f} s a step with what is between steps\n", r.wall_s);
   for (const RunReport::Cause& c : r.causes)
     text += fmt::format("  {:<28}{:>9.1f} %{:>12.5f} s{}{}\n", c.name, c.seconds / r.wall_s * 100, c.seconds,

@@ -21,16 +21,16 @@ ServingForecast price_serving(const std::vector<ServedStage>& stages, const Serv
   MeshSizes mesh;
   mesh.tp = int(layout.tp);
   mesh.pp = int(layout.pp);
-  const auto seconds = [&](const PassData& pass, bool sends) {
+  const auto seconds = [&](const PassData& pass, int64_t value_bytes, bool sends) {
     ActionWork work = work_of_pass(pass, model, mesh, cluster);
-    const double bytes = double(pass.rows) * double(model.width) * 2;
+    const double bytes = double(pass.rows) * double(model.width) * double(value_bytes);
     if (sends) work.transfers.push_back(message_work(bytes, mesh, cluster));
     return seconds_of_pass(work, profile, cluster.device.generation);
   };
   ServingForecast f{.layout = layout};
   for (size_t i = 0; i < stages.size(); ++i) {
-    f.first_token_s += seconds(stages[i].begin, i + 1 < stages.size());
-    f.token_s += seconds(stages[i].token, i + 1 < stages.size());
+    f.first_token_s += seconds(stages[i].begin, stages[i].value_bytes, i + 1 < stages.size());
+    f.token_s += seconds(stages[i].token, stages[i].value_bytes, i + 1 < stages.size());
   }
   const auto texts = double(layout.texts), tokens = double(load.tokens);
   f.tokens_per_s = double(layout.replicas) * texts * tokens / (texts * f.first_token_s + tokens * f.token_s);
@@ -70,7 +70,8 @@ std::string to_string(const std::vector<ServingForecast>& front, const ServingLo
 
 nlohmann::json to_json(const std::vector<ServingForecast>& front, const ServingLoad& load) {
   nlohmann::json json{{"prompt_tokens", load.prompt}, {"max_tokens", load.tokens}};
-  for (const ServingForecast& f : front)
+  for (const ServingForecast& f : front) {
+    const nlohmann::json price = f.price_per_million > 0 ? nlohmann::json(f.price_per_million) : nlohmann::json();
     json["layouts"].push_back({{"tp", f.layout.tp},
                                {"pp", f.layout.pp},
                                {"replicas", f.layout.replicas},
@@ -80,7 +81,8 @@ nlohmann::json to_json(const std::vector<ServingForecast>& front, const ServingL
                                {"tokens_per_s", f.tokens_per_s},
                                {"memory_bytes", f.memory_bytes},
                                {"cache_bytes", f.cache_bytes},
-                               {"price_per_million_tokens", f.price_per_million}});
+                               {"price_per_million_tokens", price}});
+  }
   return json;
 }
 

@@ -33,8 +33,10 @@ struct ServingForecast {
 // The passes of one stage of a replica, on its first rank.
 struct ServedStage {
   PassData begin, token;
+  int64_t value_bytes = 2;  // of what goes to the next stage
 };
-// Without memory. A pass is in one stage at a time, as weft runs it.
+// Without memory. A pass is in one stage at a time: where weft begins texts in portions, which overlap in a pipeline,
+// that gain is not priced.
 ServingForecast price_serving(const std::vector<ServedStage>& stages, const ServingLayout& layout,
                               const ServingLoad& load, const ModelSpec& model, const ClusterSpec& cluster,
                               const Profiles& profiles);

@@ -271,23 +271,32 @@ bool sends_rows_to_experts(std::string_view axis) { return axis == "ep" || axis 
 namespace {
 
 // What an op of a pass reads and writes. A rank's cache is an operand as a whole, of which a token's query sees a text.
-double bytes_in_pass(const StepOp& op, const ModelSpec& model) {
+// Of experts those are read that rows came to: at most as many as there are rows. A rank of tp has at least one head
+// of keys.
+double bytes_in_pass(const StepOp& op, const ModelSpec& model, int tp) {
+  if (op.name == "grouped_matmul") {
+    const StepOp::Operand *x = operand_of(op, "x"), *w = operand_of(op, "w"), *offsets = operand_of(op, "offsets");
+    const double weights = double(w->shape[0]) * double(w->shape[1]) * double(size_of(w->dtype));
+    const double idle = 1 - double(x->shape[0]) / double(std::max<int64_t>(1, offsets->shape[0] - 1));
+    return op.bytes - weights * std::max(0.0, idle);
+  }
   if (op.name != "attention") return op.bytes;
   const StepOp::Operand* k = operand_of(op, "k");
-  const double shared = model.latent ? 1 : double(model.num_kv_heads);
-  return std::min(op.bytes, op.flops / 2 * shared / double(model.num_heads) * double(size_of(k->dtype)));
+  const double keys = model.latent ? 1 : std::max(1.0, double(model.num_kv_heads) / tp);
+  return std::min(op.bytes, op.flops / 2 * keys * tp / double(model.num_heads) * double(size_of(k->dtype)));
 }
 
 }  // namespace
 
 ActionWork work_of_pass(const PassData& pass, const ModelSpec& model, const MeshSizes& mesh,
                         const ClusterSpec& cluster) {
-  const Pricing pricing(model, mesh.tp, cluster, measured_of(cluster, mesh.world()), ProductFormat::bits16);
+  WEFT_CHECK(cluster.measured.empty(), "a pass on a cluster that was measured");
+  const Pricing pricing(model, mesh.tp, cluster, nullptr, ProductFormat::bits16);
   ActionWork work{.what = Do::forward, .times = 1, .compute = {}, .transfers = {}};
   for (const StepOp& op : pass.ops) {
     ComputeWork one;
     pricing.add(op, one);
-    const double moved_s = bytes_in_pass(op, model) / cluster.device.memory_bytes_per_s;
+    const double moved_s = bytes_in_pass(op, model, mesh.tp) / cluster.device.memory_bytes_per_s;
     if (moved_s > std::accumulate(one.seconds.begin(), one.seconds.end(), -one[WorkClass::scores])) {
       one.seconds = {};
       one[WorkClass::memory] = moved_s;

@@ -94,7 +94,7 @@ RunWork work_of(const Recipe& recipe, const RunPlan& plan, const ClusterSpec& cl
 RunWork actions_of(const RunPlan& plan, const ClusterSpec& cluster, ProductFormat format);
 
 // A pass of a model that only runs forward, as one action: an op takes at least as long as its bytes, which of few rows
-// are mostly weights, and of attention the keys and values that its queries see.
+// are mostly weights, and of attention the keys and values that its queries see. Of a cluster that was not measured.
 ActionWork work_of_pass(const PassData& pass, const ModelSpec& model, const MeshSizes& mesh,
                         const ClusterSpec& cluster);
 // A message of so many bytes to the next stage.

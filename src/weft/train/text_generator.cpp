@@ -389,7 +389,8 @@ TextGenerator::Passes TextGenerator::passes(const ModelSpec& model, const Spec& 
   first.texts.resize(1);
   Passes both;
   CacheBooks books(cp_of(step), pages, 1);
-  begin_dry(on, scratch, first, books, Prompts(first).all);
+  const Prompts prompts(first);
+  pass(on, scratch, books.begin(prompts.all));
   both.begin = take(most_at_once(first));
   const std::vector<CachedRun> seen{{0, std::min(most_seen(spec), pages * KvPages::kRows), 0}};
   pass(on, scratch, any_step(spec.texts.size(), seen, cp_of(step)));
