@@ -1,4 +1,5 @@
 // Checkpoints that are written while the run goes on.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include "apps/small_run.h"

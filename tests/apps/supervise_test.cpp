@@ -148,7 +148,7 @@ TEST_F(Supervise, ARunThatFailsGoesOnToTheSameEnd) {
 
 TEST_F(Supervise, ARunThatHangsIsEndedAndGoesOn) {
   const std::string whole = whole_weights();
-  const Finished f = supervise("r", "hang@step:0:4,stop@step:0:6:2", {"--hang-seconds", "0.4"});
+  const Finished f = supervise("r", "hang@step:0:4,stop@step:0:6:2", {"--hang-seconds", "1.5"});
   ASSERT_EQ(f.status, 0) << f.err;
   EXPECT_EQ(causes_of("r"), (std::vector<std::string>{"hang", "hang", "finished"}));
   EXPECT_EQ(events_of("r", "ended")[0]["section"], "step");
