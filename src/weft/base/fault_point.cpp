@@ -12,10 +12,16 @@ namespace {
 
 std::string faults, attempt;
 
+// Ends this process by that signal, whatever handler (a sanitizer has one) stands before it.
+void end_by(int signal) {
+  ::signal(signal, SIG_DFL);
+  ::raise(signal);
+}
+
 void fail(std::string_view kind) {
-  if (kind == "kill") ::raise(SIGKILL);
-  if (kind == "abort") ::raise(SIGABRT);
-  if (kind == "segv") ::raise(SIGSEGV);
+  if (kind == "kill") end_by(SIGKILL);
+  if (kind == "abort") end_by(SIGABRT);
+  if (kind == "segv") end_by(SIGSEGV);
   if (kind == "stop") ::raise(SIGSTOP);
   if (kind == "exit0") ::_exit(0);
   if (kind == "exit3") ::_exit(3);
