@@ -66,11 +66,35 @@ Json words_of(const ModelSpec& m) {
   Json layers = Json::array();
   for (int64_t i = 0; i < m.num_layers; ++i)
     layers.push_back({m.layer(i).window, m.layer(i).rope ? m.layer(i).rope->theta : 0});
-  return {
-      m.vocab_size,        m.width,           m.num_layers,         m.num_heads,   m.num_kv_heads, m.head_dim,
-      m.ffn_width,         m.max_positions,   m.norm_eps,           m.norm_offset, int(m.norm),    int(m.mlp),
-      m.learned_positions, m.qkv_bias,        m.attention_out_bias, m.mlp_bias,    int(m.qk_norm), m.attention_scale,
-      m.attention_softcap, m.embedding_scale, m.logit_softcap,      m.tied_head,   layers};
+  return {m.vocab_size,
+          m.width,
+          m.num_layers,
+          m.num_heads,
+          m.num_kv_heads,
+          m.head_dim,
+          m.ffn_width,
+          m.max_positions,
+          m.norm_eps,
+          m.norm_offset,
+          int(m.norm),
+          int(m.mlp),
+          m.learned_positions,
+          m.qkv_bias,
+          m.attention_out_bias,
+          m.mlp_bias,
+          int(m.qk_norm),
+          m.attention_scale,
+          m.attention_softcap,
+          m.embedding_scale,
+          m.logit_softcap,
+          m.tied_head,
+          m.experts.count,
+          m.experts.chosen,
+          m.experts.width,
+          m.experts.shared_width,
+          m.experts.shared_gate,
+          m.experts.routing.normalise,
+          layers};
 }
 
 class GgufModel : public ::testing::TestWithParam<const char*> {};
@@ -87,7 +111,7 @@ TEST_P(GgufModel, IsTheSameAfterwards) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Golden, GgufModel,
-                         ::testing::Values("llama-gqa", "qwen2-bias", "qwen3-qknorm", "gpt2", "olmo2"),
+                         ::testing::Values("llama-gqa", "qwen2-bias", "qwen3-qknorm", "gpt2", "olmo2", "mixtral"),
                          [](const auto& info) {
                            std::string name = info.param;
                            std::replace(name.begin(), name.end(), '-', '_');
@@ -187,6 +211,55 @@ TEST(GgufModels, Phi3KeepsItsFactorsAndFusedMatrices) {
   EXPECT_EQ(after.rope->short_factors, before.rope->short_factors);
   EXPECT_NEAR(after.rope->magnitude, before.rope->magnitude, 1e-6);
   EXPECT_EQ(largest_difference(*open_weights(dir.path(), before), *open_weights(dir / "m.gguf", after)), 0);
+}
+
+Json config_with_experts(const std::string& family) {
+  Json config{{"model_type", family},    {"vocab_size", 11},         {"hidden_size", 32},
+              {"num_hidden_layers", 2},  {"num_attention_heads", 2}, {"num_key_value_heads", 1},
+              {"head_dim", 16},          {"intermediate_size", 64},  {"max_position_embeddings", 16},
+              {"num_experts_per_tok", 2}};
+  config[family == "mixtral" ? "num_local_experts" : "num_experts"] = 3;
+  if (family == "mixtral") return config;
+  config["moe_intermediate_size"] = 64;
+  config["norm_topk_prob"] = family == "qwen3_moe";
+  if (family == "qwen2_moe") config["shared_expert_intermediate_size"] = 96;
+  return config;
+}
+
+TEST(GgufModels, ExpertsAreOneTensorOfABlock) {
+  for (const char* family : {"mixtral", "qwen2_moe", "qwen3_moe"}) {
+    TempDir dir;
+    const ModelSpec before = write_small(config_with_experts(family), dir);
+    write_gguf_file(dir.path(), dir / "m.gguf", GgufType::f32);
+    const HfConfig after = read_hf_config(dir / "m.gguf");
+    EXPECT_EQ(words_of(before), words_of(after.spec)) << family;
+    EXPECT_EQ(before.family, after.spec.family);
+    EXPECT_EQ(after.warnings, std::vector<std::string>());
+    const auto folder = open_weights(dir.path(), before), there = open_weights(dir / "m.gguf", after.spec);
+    EXPECT_EQ(largest_difference(*folder, *there), 0) << family;
+    const GgufFile file(dir / "m.gguf");
+    const GgufTensor* down = file.find("blk.1.ffn_down_exps.weight");
+    ASSERT_NE(down, nullptr);
+    EXPECT_EQ(down->shape, (std::vector<int64_t>{3, 32, 64}));
+    write_gguf_file(dir.path(), dir / "m8.gguf", GgufType::q8_0);
+    EXPECT_LE(largest_difference(*folder, *open_weights(dir / "m8.gguf", after.spec)), 0.005) << family;
+    EXPECT_EQ(GgufFile(dir / "m8.gguf").find("blk.0.ffn_gate_inp.weight")->type, uint32_t(GgufType::f32));
+    EXPECT_EQ(GgufFile(dir / "m8.gguf").find("blk.0.ffn_up_exps.weight")->type, uint32_t(GgufType::q8_0));
+  }
+}
+
+TEST(GgufModels, ExpertsThatLlamaCppComputesOtherwiseAreRefused) {
+  const auto refusal = [](const std::string& family, const Json& changes) {
+    TempDir dir;
+    Json config = config_with_experts(family);
+    config.update(changes);
+    testing::spill(dir / "config.json", config.dump());
+    return error_of<ConfigError>([&] { require_gguf(read_hf_config(dir.path()), "m"); });
+  };
+  EXPECT_SAYS(refusal("qwen2_moe", {{"norm_topk_prob", true}}), "norm_topk_prob = false");
+  EXPECT_SAYS(refusal("qwen3_moe", {{"norm_topk_prob", false}}), "norm_topk_prob = true");
+  EXPECT_SAYS(refusal("qwen3_moe", {{"mlp_only_layers", {1}}}), "layer 1 has none");
+  EXPECT_SAYS(refusal("qwen2_moe", {{"shared_expert_intermediate_size", 0}}), "shared expert");
 }
 
 // llama.cpp does not load olmo2 without output.weight.
@@ -306,8 +379,8 @@ std::string refusal_of(const std::string& name, const Json& changes) {
 }
 
 TEST(GgufModels, WhatLlamaCppDoesNotDoIsRefusedByName) {
-  EXPECT_SAYS(refusal_of("mixtral", Json::object()), "the family mixtral cannot be written as GGUF");
-  EXPECT_SAYS(refusal_of("mixtral", Json::object()), "the nearest that works");
+  EXPECT_SAYS(refusal_of("gpt-oss", Json::object()), "the family gpt_oss cannot be written as GGUF");
+  EXPECT_SAYS(refusal_of("gpt-oss", Json::object()), "the nearest that works");
   EXPECT_SAYS(refusal_of("gemma2", Json::object()), "query_pre_attn_scalar = 12");
   EXPECT_SAYS(refusal_of("gemma2", {{"tie_word_embeddings", false}}), "tie_word_embeddings = true");
   EXPECT_SAYS(refusal_of("gemma3", {{"query_pre_attn_scalar", 12}}), "each sixth");

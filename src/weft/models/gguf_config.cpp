@@ -33,16 +33,20 @@ class Reader {
 
  private:
   Json read_model() {
-    if (arch_ != "llama" && arch_ != "qwen2" && arch_ != "qwen3" && arch_ != "gpt2" && arch_ != "gemma2" &&
-        arch_ != "gemma3" && arch_ != "phi3" && arch_ != "olmo2")
-      throw ConfigError(fmt::format(
-          "{}: {} is not supported: weft reads llama, qwen2, qwen3, gpt2, gemma2, gemma3, phi3 and olmo2; the nearest "
-          "that works: the Hugging Face folder of the model, if its family is one of weft's",
-          f_.where("general.architecture"), in_quotes(arch_)));
-    if (has("expert_count") && integer("expert_count", 0) > 0)
+    constexpr std::string_view kRead[] = {"llama", "qwen2",  "qwen2moe", "qwen3", "qwen3moe",
+                                          "gpt2",  "gemma2", "gemma3",   "phi3",  "olmo2"};
+    if (std::find(std::begin(kRead), std::end(kRead), arch_) == std::end(kRead))
       throw ConfigError(
-          fmt::format("{}: experts in GGUF files are not read; the nearest that works: the model's Hugging Face folder",
-                      f_.where(key("expert_count"))));
+          fmt::format("{}: {} is not supported: weft reads {}; the nearest that works: the Hugging Face folder of the "
+                      "model, if its family is one of weft's",
+                      f_.where("general.architecture"), in_quotes(arch_), fmt::join(kRead, ", ")));
+    has_experts_ = has("expert_count") && integer("expert_count", 0) > 0;
+    const bool may_have = arch_ == "llama" || arch_.ends_with("moe");
+    if (has_experts_ && !may_have)
+      throw ConfigError(fmt::format(
+          "{}: experts in files of {} are not read; the nearest that works: the model's Hugging Face folder",
+          f_.where(key("expert_count")), arch_));
+    if (!has_experts_ && arch_.ends_with("moe")) f_.fail(key("expert_count"), "1 or more");
     json_["torch_dtype"] = "float32";
     json_["vocab_size"] = rows_of("token_embd.weight");
     json_["initializer_range"] = 0.02;
@@ -66,6 +70,8 @@ class Reader {
                                                 "vocab_size",
                                                 "expert_count",
                                                 "expert_used_count",
+                                                "expert_feed_forward_length",
+                                                "expert_shared_feed_forward_length",
                                                 "attention.head_count",
                                                 "attention.head_count_kv",
                                                 "attention.key_length",
@@ -111,7 +117,7 @@ class Reader {
 
   void read_llama_like() {
     const int64_t width = integer("embedding_length"), heads = integer("attention.head_count");
-    json_["model_type"] = arch_ == "gemma3" ? "gemma3_text" : arch_;
+    json_["model_type"] = model_type();
     json_["hidden_size"] = width;
     json_["num_hidden_layers"] = integer("block_count");
     json_["num_attention_heads"] = heads;
@@ -127,7 +133,8 @@ class Reader {
     json_["max_position_embeddings"] = integer("context_length");
     json_["rms_norm_eps"] = number("attention.layer_norm_rms_epsilon");
     json_["tie_word_embeddings"] = !has_tensor("output.weight") || gguf_head_is_table(file_);
-    if (arch_ == "llama") {
+    if (has_experts_) read_experts();
+    if (arch_ == "llama" && !has_experts_) {
       json_["attention_bias"] = has_tensor("blk.0.attn_q.bias");
       json_["mlp_bias"] = has_tensor("blk.0.ffn_gate.bias");
     }
@@ -141,6 +148,24 @@ class Reader {
     if (arch_ == "gemma2" || arch_ == "gemma3") read_gemma();
     if (arch_ == "phi3" && has("attention.sliding_window") && integer("attention.sliding_window", 0) > 0)
       json_["sliding_window"] = integer("attention.sliding_window");
+  }
+
+  std::string model_type() const {
+    if (arch_ == "gemma3") return "gemma3_text";
+    if (!has_experts_) return arch_;
+    return arch_ == "llama" ? "mixtral" : arch_ == "qwen2moe" ? "qwen2_moe" : "qwen3_moe";
+  }
+
+  void read_experts() {
+    const bool mixtral = arch_ == "llama", second = arch_ == "qwen2moe";
+    json_[mixtral ? "num_local_experts" : "num_experts"] = integer("expert_count");
+    json_["num_experts_per_tok"] = integer("expert_used_count");
+    if (mixtral) return;
+    json_["moe_intermediate_size"] = integer("expert_feed_forward_length");
+    json_["norm_topk_prob"] = !second;  // as llama.cpp has the two
+    if (!second) return;
+    json_["shared_expert_intermediate_size"] = integer("expert_shared_feed_forward_length");
+    json_["qkv_bias"] = has_tensor("blk.0.attn_q.bias");
   }
 
   void read_rope() {
@@ -214,6 +239,7 @@ class Reader {
   const GgufFields f_;
   const std::string arch_;
   Json json_ = Json::object();
+  bool has_experts_ = false;
 };
 
 }  // namespace

@@ -41,28 +41,34 @@ int64_t file_type_of(GgufType type) {
 
 constexpr int64_t kWholeBlocks = 256;  // numbers of a row: whole blocks of every type
 
-// A tensor as it is in the file: a vector is one row.
+// A matrix as it is in the file: a vector is one row.
 struct Row {
   int64_t count, cols;
 };
 Row rows_of(const std::vector<int64_t>& shape) {
-  return shape.size() == 1 ? Row{1, shape[0]} : Row{shape[0], shape[1]};
+  return shape.size() == 1 ? Row{1, shape[0]} : Row{shape[shape.size() - 2], shape.back()};
 }
 
-size_t table_in(const std::vector<GgufName>& names) {
-  const auto at = std::find_if(names.begin(), names.end(), [](const auto& n) { return n.name == "token_embd.weight"; });
-  WEFT_CHECK(at != names.end(), "a model without a table");
-  return size_t(at - names.begin());
-}
+struct InFile {
+  GgufName name;
+  std::vector<size_t> sources;  // tensors of the source that are its matrices, in order
+};
 
-// The tensors of the file but those of factors. The first are those of the source, in its order.
-std::vector<GgufName> names_in_file(const ModelSpec& model) {
-  std::vector<GgufName> names = gguf_names(model);
-  if (!gguf_repeats_table(model)) return names;
-  GgufName head = names[table_in(names)];
-  head.name = "output.weight";
-  names.push_back(std::move(head));
-  return names;
+// The tensors of the file but those of factors, in the order in which the source has the first of each.
+std::vector<InFile> tensors_in_file(const ModelSpec& model) {
+  std::vector<InFile> all;
+  std::map<std::string, size_t> places;
+  const std::vector<GgufName> names = gguf_names(model);
+  for (size_t i = 0; i < names.size(); ++i) {
+    const auto [at, is_new] = places.try_emplace(names[i].name, all.size());
+    if (is_new) all.push_back({names[i], {}});
+    all[at->second].sources.push_back(i);
+  }
+  if (!gguf_repeats_table(model)) return all;
+  InFile head = all[places.at("token_embd.weight")];
+  head.name.name = "output.weight";
+  all.push_back(std::move(head));
+  return all;
 }
 
 class Exporter {
@@ -71,7 +77,7 @@ class Exporter {
       : what_(what),
         config_(config),
         source_(open_weights(what.model, config.spec)),
-        names_(names_in_file(config.spec)),
+        tensors_(tensors_in_file(config.spec)),
         factors_(gguf_rope_factors(config.spec)) {}
 
   GgufWritten write(const GgufVocabulary& vocabulary, const GgufSink& sink) {
@@ -82,7 +88,7 @@ class Exporter {
       put(std::as_bytes(std::span(f.values)), sink);
       ++written_.num_tensors;
     }
-    for (size_t i = 0; i < names_.size(); ++i) write_tensor(i, sink);
+    for (const InFile& t : tensors_) write_tensor(t, sink);
     source_->check_whole();
     for (const std::string& note : source_->notes()) written_.notes.push_back(note);
     add_notes_of_types();
@@ -99,7 +105,7 @@ class Exporter {
     head.u32("general.quantization_version", 2);
     write_gguf_vocabulary(vocabulary, head);
     for (const GgufFactors& f : factors_) head.tensor(f.name, {int64_t(f.values.size())}, GgufType::f32);
-    for (const GgufName& n : names_) head.tensor(n.name, n.shape, type_of(n));
+    for (const InFile& t : tensors_) head.tensor(t.name.name, t.name.shape, type_of(t.name));
     return head.bytes();
   }
 
@@ -117,9 +123,18 @@ class Exporter {
     written_.bytes += int64_t(bytes.size() + padding.size());
   }
 
-  void write_tensor(size_t index, const GgufSink& sink) {
+  void write_tensor(const InFile& tensor, const GgufSink& sink) {
+    int64_t bytes = 0;
+    for (const size_t source : tensor.sources) bytes += write_matrix(tensor.name, source, sink);
+    const std::string padding = gguf_padding(bytes);
+    sink(padding);
+    written_.bytes += bytes + int64_t(padding.size());
+    ++written_.num_tensors;
+  }
+
+  // Returns its bytes.
+  int64_t write_matrix(const GgufName& n, size_t source, const GgufSink& sink) {
     constexpr int64_t kAtOnce = 1 << 20;  // numbers
-    const GgufName& n = names_[index];
     const Row rows = rows_of(n.shape);
     const GgufType type = type_of(n);
     const int64_t step = std::clamp<int64_t>(kAtOnce / rows.cols, 1, rows.count);
@@ -129,7 +144,7 @@ class Exporter {
     for (int64_t first = 0; first < rows.count; first += step) {
       const int64_t count = std::min(step, rows.count - first);
       const std::span<float> here = std::span(numbers).first(size_t(count * rows.cols));
-      read_rows(index, first, rows.cols, here);
+      read_rows(n, source, first, here);
       require_storable(n, type, here);
       parallel_for(count, what_.threads, 1, [&](int64_t begin, int64_t end) {
         encode_blocks(type, here.subspan(size_t(begin * rows.cols), size_t((end - begin) * rows.cols)),
@@ -137,19 +152,13 @@ class Exporter {
       });
       sink({reinterpret_cast<const char*>(bytes.data()), size_t(count * row_bytes)});
     }
-    const std::string padding = gguf_padding(rows.count * row_bytes);
-    sink(padding);
-    written_.bytes += rows.count * row_bytes + int64_t(padding.size());
     written_.num_numbers += rows.count * rows.cols;
-    ++written_.num_tensors;
+    return rows.count * row_bytes;
   }
 
-  // The tensor of the source that is this one of the file.
-  size_t in_source(size_t index) const { return index < source_->tensors().size() ? index : table_in(names_); }
-
-  // Rows of the file from `first` on.
-  void read_rows(size_t index, int64_t first, int64_t cols, std::span<float> to) const {
-    const GgufName& n = names_[index];
+  // Rows of a matrix of the file, from `first` on.
+  void read_rows(const GgufName& n, size_t source, int64_t first, std::span<float> to) const {
+    const int64_t cols = rows_of(n.shape).cols;
     const auto read = [&](int64_t row, int64_t count, float* out) {
       const bool vector = n.shape.size() == 1;  // one column here
       const MatrixOut block{.data = out,
@@ -157,21 +166,21 @@ class Exporter {
                             .rows = vector ? cols : count,
                             .cols = vector ? 1 : cols,
                             .row_stride = vector ? 1 : cols};
-      source_->read(in_source(index), {vector ? 0 : row, 0}, block);
+      source_->read(source, {vector ? 0 : row, 0}, block);
     };
     const int64_t count = int64_t(to.size()) / cols;
     if (n.turned_heads == 0)
       read(first, count, to.data());
     else if (n.shape.size() == 1)
-      read_turned_vector(index, to);
+      read_turned_vector(n, source, to);
     else
       for (int64_t i = 0; i < count; ++i) read(folder_row(n, first + i), 1, to.data() + i * cols);
     if (n.offset != 0)
       for (float& x : to) x = float(double(x) + n.offset);
   }
-  void read_turned_vector(size_t index, std::span<float> to) const {
+  void read_turned_vector(const GgufName& n, size_t source, std::span<float> to) const {
     for (size_t i = 0; i < to.size(); ++i)
-      source_->read(index, {folder_row(names_[index], int64_t(i)), 0},
+      source_->read(source, {folder_row(n, int64_t(i)), 0},
                     {.data = &to[i], .dtype = DType::f32, .rows = 1, .cols = 1, .row_stride = 1});
   }
 
@@ -192,7 +201,7 @@ class Exporter {
       auto operator<=>(const Others&) const = default;
     };
     std::map<Others, int64_t> counts;
-    for (const GgufName& n : names_)
+    for (const auto& [n, sources] : tensors_)
       if (!n.as_f32 && type_of(n) != what_.type) ++counts[{type_of(n), is_head(n), rows_of(n.shape).cols}];
     for (const auto& [o, count] : counts) {
       const GgufType wanted = gguf_type_of_matrix(what_.type, o.head, kWholeBlocks);
@@ -207,7 +216,7 @@ class Exporter {
   const GgufExport& what_;
   const HfConfig& config_;
   std::unique_ptr<WeightSource> source_;
-  const std::vector<GgufName> names_;
+  const std::vector<InFile> tensors_;
   const std::vector<GgufFactors> factors_;
   GgufWritten written_;
 };

@@ -46,19 +46,35 @@ class Judge {
       refuse("llama.cpp has no head that gives scores", "a model with a head over the vocabulary");
     if (m_.family == Family::gpt2 && m_.mlp != MlpKind::gelu_tanh)
       refuse("llama.cpp computes GELU by tanh in gpt2", "activation_function = \"gelu_new\" in its config.json");
-    if (m_.family == Family::qwen2 && widest_window(m_) > 0)
-      refuse("llama.cpp has no sliding window in qwen2", "use_sliding_window = false in its config.json");
-    if (m_.family == Family::qwen3 && widest_window(m_) > 0)
-      refuse("llama.cpp has no sliding window in qwen3", "use_sliding_window = false in its config.json");
-    if (m_.family != Family::llama && m_.family != Family::qwen2 && m_.family != Family::gpt2 && m_.qkv_bias)
+    if (arch_.starts_with("qwen") && widest_window(m_) > 0)
+      refuse(fmt::format("llama.cpp has no sliding window in {}", arch_),
+             "use_sliding_window = false in its config.json");
+    const bool biased = m_.family == Family::llama || m_.family == Family::qwen2 || m_.family == Family::gpt2;
+    if (m_.qkv_bias && !biased && m_.family != Family::qwen2_moe)
       refuse(fmt::format("llama.cpp has no biases of attention in {}", arch_), "attention_bias = false");
     if (m_.family == Family::gemma2 || m_.family == Family::gemma3) judge_gemma();
+    if (m_.family == Family::mixtral || arch_.ends_with("moe")) judge_experts();
     if (m_.rope) judge_rope(*m_.rope);
   }
 
  private:
   [[noreturn]] void refuse(std::string_view why, std::string_view nearest) const {
     throw ConfigError(fmt::format("{}: {}; the nearest that works: {}", source_, why, nearest));
+  }
+
+  void judge_experts() const {
+    const bool second = m_.family == Family::qwen2_moe;
+    for (int64_t i = 0; i < m_.num_layers; ++i)
+      if (!m_.layer(i).experts)
+        refuse(fmt::format("llama.cpp has experts in every layer of {}, and layer {} has none", arch_, i),
+               "decoder_sparse_step = 1 and mlp_only_layers = [] in its config.json");
+    if (m_.experts.routing.normalise == second)
+      refuse(fmt::format("llama.cpp {} the weights of a token's experts by their sum in {}",
+                         second ? "does not divide" : "divides", arch_),
+             fmt::format("norm_topk_prob = {} in its config.json", !second));
+    if (second && (m_.experts.shared_width == 0 || !m_.qkv_bias))
+      refuse("llama.cpp has a shared expert and biases of q, k and v in qwen2moe",
+             "shared_expert_intermediate_size and qkv_bias in its config.json, or the Hugging Face folder as it is");
   }
 
   void judge_gemma() const {
@@ -115,6 +131,7 @@ class Writer {
     u32("embedding_length", m_.width);
     u32("block_count", m_.num_layers);
     u32("feed_forward_length", m_.ffn_width);
+    if (m_.has_experts()) write_experts(m_.experts);
     u32("vocab_size", m_.vocab_size);
     u32("attention.head_count", m_.num_heads);
     if (m_.norm == NormKind::layer_norm) {
@@ -138,6 +155,13 @@ class Writer {
   void u32(std::string_view key, int64_t value) { head_.u32(fmt::format("{}.{}", arch_, key), value); }
   void f32(std::string_view key, double value) { head_.f32(fmt::format("{}.{}", arch_, key), value); }
   void text(std::string_view key, std::string_view value) { head_.text(fmt::format("{}.{}", arch_, key), value); }
+
+  void write_experts(const ExpertsSpec& e) {
+    u32("expert_count", e.count);
+    u32("expert_used_count", e.chosen);
+    if (m_.family != Family::mixtral) u32("expert_feed_forward_length", e.width);
+    if (e.shared_width > 0) u32("expert_shared_feed_forward_length", e.shared_width);
+  }
 
   int64_t context() {
     const int64_t context = gguf_context(m_);
@@ -180,7 +204,7 @@ std::vector<std::string> write_gguf_config(const ModelSpec& model, GgufHead& hea
 // llama.cpp lets these families see all tokens: within the window that is the same.
 int64_t gguf_context(const ModelSpec& m) {
   const int64_t window = widest_window(m);
-  const bool lacks_window = m.family == Family::mistral || m.family == Family::phi3;
+  const bool lacks_window = m.family == Family::mistral || m.family == Family::mixtral || m.family == Family::phi3;
   return lacks_window && window > 0 ? std::min(window, m.max_positions) : m.max_positions;
 }
 

@@ -17,13 +17,14 @@ std::string gguf_families();
 
 // One tensor of the folder, in GGUF. Matrices are [out, in] there, whatever the folder's are.
 struct GgufName {
-  std::string name;
-  std::vector<int64_t> shape;
+  std::string name = {};
+  std::vector<int64_t> shape = {};
+  int64_t expert = -1;  // the matrix of this expert, of a tensor [experts, out, in] there; -1: the tensor is this one
   // Rows of q and k of so many heads, each turned in neighbouring pairs (2 i, 2 i + 1) there, and in pairs
   // (i, i + half) here; 0: rows stand as they are.
   int64_t turned_heads = 0;
   double offset = 0;    // numbers are larger by this there (the 1 of gemma's norms)
-  bool as_f32 = false;  // whatever the file's type: norms, biases, positions
+  bool as_f32 = false;  // whatever the file's type: norms, biases, positions, routers
 };
 // The names of hf_tensors(model), in that order. The family must have an architecture.
 std::vector<GgufName> gguf_names(const ModelSpec& model);
@@ -32,7 +33,8 @@ std::vector<GgufName> gguf_names(const ModelSpec& model);
 // architecture without a head.
 bool gguf_repeats_table(const ModelSpec& model);
 
-// The row of the GGUF tensor that has this row of the folder's; and the other way round.
+// The row of the GGUF tensor that has this row of the folder's; and, of a tensor that is one there too, the other way
+// round.
 int64_t gguf_row(const GgufName& name, int64_t row);
 int64_t folder_row(const GgufName& name, int64_t row);
 

@@ -25,9 +25,10 @@ class GgufWeights final : public WeightSource {
       expected.insert(n.name);
       const GgufTensor* t = file_.find(n.name);
       found_.push_back(t);
+      if (n.expert > 0) continue;  // said of the first
       if (t == nullptr)
         wrong += fmt::format("\n  {} {} is missing", n.name, text_of(n.shape));
-      else if (t->shape != n.shape)
+      else if (t->shape != n.shape && !is_one_row(*t, n))
         wrong += fmt::format("\n  {} {} instead of {}", n.name, text_of(t->shape), text_of(n.shape));
       else if (find_gguf_type(t->type) == nullptr)
         wrong += fmt::format("\n  {} is of type number {}", n.name, t->type);
@@ -66,6 +67,10 @@ class GgufWeights final : public WeightSource {
  private:
   static constexpr size_t kMost = 4000;  // bytes of a message
 
+  // A matrix of one row that the file has as a vector.
+  static bool is_one_row(const GgufTensor& t, const GgufName& n) {
+    return n.shape.size() == 2 && n.shape[0] == 1 && t.shape == std::vector{n.shape[1]};
+  }
   bool is_copied_table(const GgufTensor& t, const ModelSpec& model) const {
     return t.name == "output.weight" && model.tied_head && gguf_head_is_table(file_);
   }
