@@ -93,6 +93,16 @@ void rename_path(const fs::path& from, const fs::path& to) {
 
 }  // namespace
 
+void create_folders(const fs::path& path) {
+  const fs::path folder = path.has_filename() ? path : path.parent_path();  // "folder/"
+  if (folder.empty() || fs::is_directory(folder)) return;
+  create_folders(folder.parent_path());
+  std::error_code error;
+  fs::create_directory(folder, error);
+  if (error && !fs::is_directory(folder)) fail_with(folder, "cannot be created", error.value());
+  sync_path(parent_of(folder), O_DIRECTORY, false);
+}
+
 void sync_folder(const fs::path& folder) { sync_path(folder, O_DIRECTORY); }
 
 void drop_from_memory(const fs::path& folder) {

@@ -65,6 +65,9 @@ class DurableFolder {
   bool committed_ = false;
 };
 
+// Creates a folder and the parents that are missing, so that they survive a loss of power.
+void create_folders(const std::filesystem::path& folder);
+
 // Syncs a folder's list of names: after it, files created, renamed or removed there stay so.
 void sync_folder(const std::filesystem::path& folder);
 // Asks the kernel to drop its cache of the synced files in and below a folder, so that the next read comes from the

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "weft/base/durable_file.h"
 #include "weft/base/fault_point.h"
 #include "weft/comm/agree.h"
 #include "weft/device/host_parts.h"
@@ -10,18 +11,8 @@
 #include "weft/train/checkpoint_companions.h"
 
 namespace weft {
-namespace {
 
 namespace fs = std::filesystem;
-
-void create_folders(const fs::path& folder) {
-  std::error_code error;
-  fs::create_directories(folder, error);
-  if (error)
-    throw FileError(fmt::format("{}: {}; free space or choose another run.dir", folder.string(), error.message()));
-}
-
-}  // namespace
 
 struct CheckpointSave::Files {
   SafetensorsLayout weights, optimizer;

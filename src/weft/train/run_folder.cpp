@@ -230,9 +230,7 @@ RunLock claim_run_folder(const Recipe& recipe) {
   if (fs::exists(dir, error) && !fs::is_directory(dir, error))
     throw ConfigError(fmt::format("run.dir = \"{}\" is no folder: choose another", recipe.run.dir));
   refuse_foreign(recipe);  // before anything is written there
-  fs::create_directories(dir, error);
-  if (error)
-    throw FileError(fmt::format("{}: cannot be created: {}; choose another run.dir", dir.string(), error.message()));
+  create_folders(dir);
   RunLock lock(dir);
   refuse_foreign(recipe);  // now that nobody else changes it
   // Where a run has begun, its epochs stand there as steps: Trainer writes them anew, if they are others now.
