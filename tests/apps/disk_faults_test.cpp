@@ -72,7 +72,7 @@ TEST_F(DiskFaultsSlow, WhateverCallFailsNoCheckpointIsHarmed) {
     ASSERT_EQ(train_below_a_layer(way, "", settings).status, 0);
     const int64_t num_calls = int64_t(calls_of(way).size());
     ASSERT_GT(num_calls, 60);
-    for (int64_t call = 1; call <= num_calls; call += 5)
+    for (int64_t call = 1; call <= num_calls; call += 11)
       for (const std::string& fault : {fmt::format("{} {} on", call, ENOSPC), fmt::format("{} {} once", call, EIO)}) {
         const std::string name = "r";
         const Finished f = train_below_a_layer(name, fault, settings);
