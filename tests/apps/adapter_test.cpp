@@ -407,6 +407,22 @@ TEST_F(SeveralAdapters, AddUpByTheirWeights) {
   EXPECT_GT(of_second, 1e-3) << "the second adapter changes nothing";
 }
 
+TEST_F(SeveralAdapters, ABaseThatDiffersByOneNumberAnywhereIsAnother) {
+  const fs::path other = dir_ / "other";
+  fs::copy(base_, other);
+  std::string bytes = testing::slurp(other / "model.safetensors");
+  uint64_t header = 0;
+  std::memcpy(&header, bytes.data(), sizeof header);
+  const auto places = nlohmann::json::parse(bytes.substr(8, header))["model.embed_tokens.weight"]["data_offsets"];
+  const auto first = places[0].get<size_t>(), end = places[1].get<size_t>();
+  ASSERT_GT(end - first, 8192u) << "no middle";
+  char& byte = bytes[8 + header + (first + end) / 2];
+  byte = char(byte ^ 1);
+  testing::spill(other / "model.safetensors", bytes);
+  set_base("two", other);
+  EXPECT_SAYS(merge({"one", "two"}, {"--weights", "0.5,0.5"}, "both").err, "is not that of");
+}
+
 TEST_F(SeveralAdapters, ThatDoNotAddUpAreRefused) {
   const auto refused = [&](const std::vector<std::string>& adapters, const std::vector<std::string>& more,
                            const std::string& part) {

@@ -63,7 +63,8 @@ TEST(ForwardRanks, ThoseOfOneHostThatShareExpertsGoOnWithAllTexts) {
   for (const RankWords& layout :
        {RankWords{"parallel.dp=2", "parallel.ep=2"}, RankWords{"parallel.dp=3", "parallel.ep=3"},
         RankWords{"parallel.dp=2", "parallel.cp=2", "parallel.ep=2"},
-        RankWords{"parallel.dp=2", "parallel.cp=2", "parallel.cp_comm_type=a2a", "parallel.ep=2"}}) {
+        RankWords{"parallel.dp=2", "parallel.cp=2", "parallel.cp_comm_type=a2a", "parallel.ep=2"},
+        RankWords{"parallel.cp=4", "parallel.cp_comm_type=a2a+p2p", "parallel.cp_a2a_size=2"}}) {
     const Finished continued = weft(words(layout));
     EXPECT_EQ(continued.status, 0) << continued.err;
     EXPECT_EQ(continued.out, text.out) << layout[0] << layout[1];

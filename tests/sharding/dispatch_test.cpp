@@ -159,6 +159,7 @@ TEST(Dispatch, ARankHasRoomForAllThatCanComeWhereNothingElseIsSaid) {
   EXPECT_EQ(ExpertCapacity{}.rows(10, 2, 8, 8), 80);  // one is here
   EXPECT_EQ(ExpertCapacity{.factor = 1.25}.rows(10, 2, 8, 4), 25);
   EXPECT_EQ(ExpertCapacity{.factor = 1.01}.rows(10, 2, 8, 4), 21);
+  EXPECT_EQ(ExpertCapacity{.factor = 1e300}.rows(10, 2, 8, 4), 80);
   EXPECT_EQ(ExpertCapacity{.factor = 100}.rows(10, 2, 8, 4), 80);
 }
 

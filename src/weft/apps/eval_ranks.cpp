@@ -34,10 +34,10 @@ ForwardShape shape_of(const EvalOptions& o, const std::optional<Recipe>& trained
           .size = o.micro_batch_size};
 }
 
-const ForwardCommand kEval{
-    .name = "eval",
-    .keys = {"parallel.dp", "parallel.tp", "parallel.sequence_parallel", "parallel.pp", "parallel.pipeline_layout",
-             "parallel.cp", "parallel.cp_comm_type", "parallel.ep", "parallel.order", "run.ranks"}};
+const ForwardCommand kEval{.name = "eval",
+                           .keys = {"parallel.dp", "parallel.tp", "parallel.sequence_parallel", "parallel.pp",
+                                    "parallel.pipeline_layout", "parallel.cp", "parallel.cp_comm_type",
+                                    "parallel.cp_a2a_size", "parallel.ep", "parallel.order", "run.ranks"}};
 
 }  // namespace
 

@@ -11,6 +11,7 @@
 #include "weft/base/error.h"
 #include "weft/base/json.h"
 #include "weft/base/rng.h"
+#include "weft/models/fingerprint.h"
 #include "weft/models/peft.h"
 #include "weft/tasks/compare.h"
 #include "weft/tasks/questions.h"

@@ -46,7 +46,7 @@ int64_t beginning_of(const Tokens& prompt, const Tokenizer* tokenizer) {
 const ForwardCommand kGenerate{
     .name = "generate",
     .keys = {"parallel.dp", "parallel.tp", "parallel.pp", "parallel.pipeline_layout", "parallel.cp",
-             "parallel.cp_comm_type", "parallel.ep", "parallel.order", "run.ranks"}};
+             "parallel.cp_comm_type", "parallel.cp_a2a_size", "parallel.ep", "parallel.order", "run.ranks"}};
 
 // Where ranks of dp share experts, on one host's cores: all go on with all texts, as ranks of cp do. Then each reads a
 // part of every weight, and none waits for experts that another has no rows for. Prompts go by heads where these can be

@@ -7,6 +7,7 @@
 
 #include "weft/base/error.h"
 #include "weft/base/json.h"
+#include "weft/models/fingerprint.h"
 #include "weft/models/peft.h"
 #include "weft/recipe/requirement.h"
 #include "weft/records/metrics_log.h"
@@ -24,7 +25,7 @@ constexpr size_t kMostBytes = size_t{4} << 30;
 Results results_in_file(const std::string& file, const fs::path& model) {
   const nlohmann::json json = read_json_file(file, {.max_bytes = kMostBytes});
   const JsonFields all(json, file);
-  if (all.string("weights", "") != fingerprint_of_weights(model))
+  if (!has_fingerprint(model, all.string("weights", "")))
     throw ConfigError(
         fmt::format("--results {0}: is not of the weights of {1}: `weft eval {1} --tasks ... --output {0}` makes it",
                     file, model.string()));

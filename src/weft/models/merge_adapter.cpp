@@ -16,6 +16,7 @@
 #include "weft/checkpoint/shared_writer.h"
 #include "weft/gguf/gguf_file.h"
 #include "weft/models/hf_names.h"
+#include "weft/models/fingerprint.h"
 #include "weft/models/peft.h"
 #include "weft/models/transformer.h"
 #include "weft/models/weight_source.h"

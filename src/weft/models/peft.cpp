@@ -14,6 +14,7 @@
 #include "weft/base/json.h"
 #include "weft/checkpoint/safetensors.h"
 #include "weft/gguf/gguf_file.h"
+#include "weft/models/fingerprint.h"
 #include "weft/models/hf_names.h"
 #include "weft/models/transformer.h"
 #include "weft/nn/embedding.h"
@@ -164,58 +165,13 @@ fs::path base_of_adapter(const fs::path& folder, const PeftConfig& config) {
 
 namespace {
 
-// What a tensor is, and the ends of its bytes.
-void add_tensor(Hasher& hash, const std::string& what, std::span<const std::byte> bytes) {
-  constexpr size_t kEnd = 4096;
-  const auto text = [](std::span<const std::byte> part) {
-    return std::string_view(reinterpret_cast<const char*>(part.data()), part.size());
-  };
-  hash.add(what);
-  hash.add(text(bytes.first(std::min(kEnd, bytes.size()))));
-  hash.add(text(bytes.last(std::min(kEnd, bytes.size()))));
-}
-
-std::string fingerprint_of_gguf(const fs::path& path) {
-  const GgufFile file(path);
-  Hasher hash;
-  for (const GgufTensor& t : file.tensors())
-    add_tensor(hash, fmt::format("{} {} {}\n", t.name, t.type, fmt::join(t.shape, ",")), file.bytes(t));
-  file.check_whole();
-  return hash.hex();
-}
-
-std::string fingerprint_of_adapter(const fs::path& folder) {
-  const SafetensorsFile file = SafetensorsFile::open(folder / kAdapterFile);
-  Hasher hash;
-  for (const SafetensorsEntry& t : file.tensors())
-    add_tensor(hash, fmt::format("{} {} {}\n", t.name, name_of(t.dtype), fmt::join(t.shape, ",")), file.bytes(t));
-  file.check_whole();
-  return hash.hex();
-}
-
-}  // namespace
-
-std::string fingerprint_of_weights(const fs::path& folder) {
-  if (is_gguf(folder)) return fingerprint_of_gguf(folder);
-  if (is_adapter_folder(folder)) return fingerprint_of_adapter(folder);
-  const SafetensorsFolder files = SafetensorsFolder::open(folder);
-  Hasher hash;
-  for (const SafetensorsFolder::Tensor& t : files.tensors())
-    add_tensor(hash, fmt::format("{} {} {}\n", t.name(), name_of(t.entry->dtype), fmt::join(t.entry->shape, ",")),
-               files.bytes(t));
-  files.check_whole();
-  return hash.hex();
-}
-
-namespace {
-
 void require_weights(const fs::path& folder, const char* what, const fs::path& weights) {
   const fs::path state = folder / "weft" / "state.json";
   if (!is_there(state)) return;
   const nlohmann::json json = read_json_file(state);
   const JsonFields fields(json, state.string());
   if (!fields.has(what) || fields.string(what).empty()) return;
-  if (fields.string(what) != fingerprint_of_weights(weights))
+  if (!has_fingerprint(weights, fields.string(what)))
     throw FileError(
         fmt::format("{}: was trained beside other weights than those in {}: put the {} there that it "
                     "belongs to",

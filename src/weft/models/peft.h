@@ -36,9 +36,6 @@ bool is_adapter_folder(const std::filesystem::path& folder);
 PeftConfig read_peft_config(const std::filesystem::path& folder);
 // The base model's folder: as the file says it, seen from the current folder or from the adapter's. Throws FileError.
 std::filesystem::path base_of_adapter(const std::filesystem::path& folder, const PeftConfig& config);
-// Names the weights of a folder: of the tensors' names, types, shapes and their first and last bytes; of an adapter's
-// folder, the adapter's alone. Throws FileError.
-std::string fingerprint_of_weights(const std::filesystem::path& folder);
 // Throws FileError where the base of a weft checkpoint's folder has not the weights that it was trained beside; does
 // nothing where nothing says which these were.
 void require_base(const std::filesystem::path& folder, const std::filesystem::path& base);

@@ -7,7 +7,8 @@ namespace weft {
 
 int64_t ExpertCapacity::rows(int64_t tokens, int64_t chosen, int64_t experts, int64_t ranks) const {
   const int64_t most = std::min(chosen, experts / ranks) * tokens * ranks;
-  return factor == 0 ? most : std::min(most, int64_t(std::ceil(factor * double(tokens * chosen))));
+  const double allowed = std::ceil(factor * double(tokens * chosen));  // may be more than any integer
+  return factor == 0 || allowed >= double(most) ? most : int64_t(allowed);
 }
 
 int64_t ExpertCounts::sent(int64_t from, int64_t to) const {

@@ -14,6 +14,7 @@
 #include "weft/base/version.h"
 #include "weft/comm/agree.h"
 #include "weft/device/tensor_values.h"
+#include "weft/models/fingerprint.h"
 #include "weft/models/peft.h"
 #include "weft/recipe/recipe_keys.h"
 #include "weft/records/clock.h"

@@ -12,6 +12,7 @@
 #include "weft/comm/agree.h"
 #include "weft/data/sample_order.h"
 #include "weft/device/host_parts.h"
+#include "weft/models/fingerprint.h"
 #include "weft/models/peft.h"
 #include "weft/ops/dry/dry_backend.h"
 #include "weft/step/executor.h"
@@ -168,7 +169,7 @@ TeacherLogitsSpec judged_file(const StoreTeacherRequest& r, const SampleOrder& s
                                .num_samples = samples.samples_per_epoch(),
                                .vocab_size = r.teacher.spec.vocab_size,
                                .temperature = r.recipe.objective.temperature,
-                               .teacher = fingerprint_of_weights(r.recipe.objective.teacher),
+                               .teacher = fingerprint_of_weights(r.recipe.objective.teacher, r.mesh.world.get()),
                                .samples = samples.samples_fingerprint()};
   agree(*r.mesh.world, [&] {
     if (r.mesh.world->rank() == 0) require_disk_room(r.file, spec.sample_begin(spec.num_samples));

@@ -14,6 +14,7 @@
 #include "weft/base/json.h"
 #include "weft/checkpoint/checkpoint_check.h"
 #include "weft/comm/agree.h"
+#include "weft/models/fingerprint.h"
 #include "weft/models/hf_names.h"
 #include "weft/ops/checked.h"
 #include "weft/records/clock.h"
@@ -356,10 +357,11 @@ void Trainer::start_weights(const FoundCheckpoint& found) {
 void Trainer::read_fingerprints() {
   const bool referred = has_reference(recipe_.train.objective), named = !recipe_.objective.reference.empty();
   const bool is_pretrained = recipe_.model.init == InitChoice::pretrained;
+  Communicator& world = *rank_.mesh.world;
   const bool reads_base = rank_.plan.model.adapter.has_value() || (referred && !named);
-  base_ = reads_base && is_pretrained ? fingerprint_of_weights(recipe_.model.path) : "";
-  reference_weights_ = referred && named ? fingerprint_of_weights(recipe_.objective.reference) : "";
-  teacher_ = rank_.state.teacher ? fingerprint_of_weights(recipe_.objective.teacher) : "";
+  base_ = reads_base && is_pretrained ? fingerprint_of_weights(recipe_.model.path, &world) : "";
+  reference_weights_ = referred && named ? fingerprint_of_weights(recipe_.objective.reference, &world) : "";
+  teacher_ = rank_.state.teacher ? fingerprint_of_weights(recipe_.objective.teacher, &world) : "";
 }
 
 // That they are those of before.

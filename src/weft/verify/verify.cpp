@@ -208,6 +208,8 @@ class Verifier {
     report_.model =
         fmt::format("{} ({}), {}", whole ? setup_.recipe.model.path : "a narrow copy of " + setup_.recipe.model.path,
                     sizes_of(recipe_, config_.spec), own_data ? "its own data" : "random tokens");
+    if (setup_.recipe.moe.capacity_factor)
+      report_.model += "; without moe.capacity_factor, by which layouts drop other rows";
     say(report_.model);
     if (whole && seconds > kMostSeconds) say(fmt::format("this may take {}", format_duration(seconds)));
   }
