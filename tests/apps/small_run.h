@@ -11,8 +11,8 @@
 
 namespace weft::testing {
 
-inline bool wait_until(const std::function<bool()>& is) {
-  for (int i = 0; i < 2000 && !is(); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+inline bool wait_until(const std::function<bool()>& is, int looks = 2000) {
+  for (int i = 0; i < looks && !is(); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(5));
   return is();
 }
 
@@ -49,6 +49,38 @@ threads = 1
   size_t records_of(const std::string& name) {
     const std::string lines = slurp(dir_ / name / "metrics.jsonl");
     return size_t(std::count(lines.begin(), lines.end(), '\n'));
+  }
+};
+
+// Such runs under a supervisor.
+class SupervisedRun : public SmallRun {
+ protected:
+  std::vector<std::string> words(const std::string& name, const std::vector<std::string>& more) {
+    std::vector<std::string> all{"supervise", (dir_ / "r.toml").string(), "run.dir=" + (dir_ / name).string()};
+    all.insert(all.end(), more.begin(), more.end());
+    return all;
+  }
+  Finished supervise(const std::string& name, const std::string& faults, const std::vector<std::string>& more = {}) {
+    fail_by(faults);
+    return testing::weft(words(name, more));
+  }
+  std::string whole_weights() {
+    EXPECT_EQ(run("train", {}, "whole").status, 0);
+    return weights_of("whole");
+  }
+  std::vector<nlohmann::json> events_of(const std::string& name, const std::string& event) {
+    std::vector<nlohmann::json> found;
+    std::istringstream in(slurp(dir_ / name / "events.jsonl"));
+    for (std::string line; std::getline(in, line);) {
+      found.push_back(nlohmann::json::parse(line));
+      if (found.back()["event"] != event) found.pop_back();
+    }
+    return found;
+  }
+  std::vector<std::string> causes_of(const std::string& name) {
+    std::vector<std::string> causes;
+    for (const auto& e : events_of(name, "ended")) causes.push_back(e["cause"]);
+    return causes;
   }
 };
 

@@ -87,6 +87,19 @@ TEST(Attempts, OfARunThatWasAskedToStopNoneFollows) {
   EXPECT_EQ(Attempts(3).judge(end, false).status, 130);
 }
 
+TEST(Attempts, OneThatWasMovedIsNeitherAFailureNorProgress) {
+  Attempts attempts(2);
+  EXPECT_TRUE(attempts.judge(ended_by(SIGKILL), false).again);
+  AttemptEnd moved = ended_with(75);
+  moved.to_move = true;
+  EXPECT_EQ(cause_of(moved), AttemptCause::moved);
+  EXPECT_TRUE(attempts.judge(moved, false).again);
+  EXPECT_EQ(attempts.judge(moved, true).delay_s, 0);
+  EXPECT_EQ(attempts.judge(ended_by(SIGKILL), false).status, 93);
+  moved.asked = true;
+  EXPECT_EQ(Attempts(3).judge(moved, true).status, 75) << "somebody asked it to stop as well";
+}
+
 TEST(SectionLimits, AreTenTimesTheLongestSoFar) {
   const SectionLimits limits{.least_s = 10, .first_s = 3600};
   const auto limit = [&](RunSection section, double longest) {
@@ -101,38 +114,7 @@ TEST(SectionLimits, AreTenTimesTheLongestSoFar) {
   EXPECT_EQ(limit(RunSection::setup, 3), 3600) << "to go on may take longer than to begin";
 }
 
-// Runs of a small model under a supervisor.
-class Supervise : public testing::SmallRun {
- protected:
-  std::vector<std::string> words(const std::string& name, const std::vector<std::string>& more) {
-    std::vector<std::string> all{"supervise", (dir_ / "r.toml").string(), "run.dir=" + (dir_ / name).string()};
-    all.insert(all.end(), more.begin(), more.end());
-    return all;
-  }
-  Finished supervise(const std::string& name, const std::string& faults, const std::vector<std::string>& more = {}) {
-    ::setenv("WEFT_FAULT", faults.c_str(), 1);
-    return testing::weft(words(name, more));
-  }
-  std::string whole_weights() {
-    EXPECT_EQ(run("train", {}, "whole").status, 0);
-    return weights_of("whole");
-  }
-  std::vector<nlohmann::json> events_of(const std::string& name, const std::string& event) {
-    std::vector<nlohmann::json> found;
-    std::istringstream in(testing::slurp(dir_ / name / "events.jsonl"));
-    for (std::string line; std::getline(in, line);) {
-      found.push_back(nlohmann::json::parse(line));
-      if (found.back()["event"] != event) found.pop_back();
-    }
-    return found;
-  }
-  std::vector<std::string> causes_of(const std::string& name) {
-    std::vector<std::string> causes;
-    for (const auto& e : events_of(name, "ended")) causes.push_back(e["cause"]);
-    return causes;
-  }
-};
-
+using Supervise = testing::SupervisedRun;
 using SuperviseSlow = Supervise;
 
 TEST_F(Supervise, ARunThatFailsGoesOnToTheSameEnd) {

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Hosts in one machine: wn0, wn1, ... (10.77.0.1, ...), each a network namespace with a host name of its own, joined by a
 # bridge in a namespace of its own. Nothing of them is seen outside; Open MPI takes them for machines. Needs root and ip.
-#   netns.sh up N (status 3: there are some already) | down N | exec HOST COMMAND... | rsh HOST COMMAND... | cut HOST | heal HOST
+#   netns.sh up N (status 3: there are some already) | down N | exec HOST COMMAND... | rsh HOST COMMAND... | cut HOST | heal HOST | die HOST
 set -euo pipefail
 space() { case "$1" in 10.77.0.*) echo "wn$((${1##*.} - 1))" ;; *) echo "$1" ;; esac; }
 switch="ip -n wnsw"
@@ -27,6 +27,7 @@ exec) host=$(space "$2"); shift 2
 rsh) host=$(space "$2"); shift 2  # as mpirun's plm_rsh_agent
   exec ip netns exec "$host" unshare --uts sh -c 'hostname "$0"; exec sh -c "$1"' "$host" "$*" ;;
 cut) $switch link set "v$(space "$2")" nomaster ;;  # frames vanish, and nobody is told
+die) ip netns pids "$(space "$2")" | xargs -r kill -9 ;;  # all processes of the host at once
 heal) $switch link set "v$(space "$2")" master wbr0 up ;;
 *) sed -n '2,4s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
 esac

@@ -37,7 +37,9 @@ struct OtherValue {
     return now == 0.000123456789012345678 ? "0.5" : "0.000123456789012345678";
   }
   std::string operator()(bool now) const { return now ? "false" : "true"; }
-  std::string operator()(const std::vector<std::string>&) const { return "[\"a\", \"b c\"]"; }
+  std::string operator()(const std::vector<std::string>&) const {
+    return allowed.choices.empty() ? "[\"a\", \"b c\"]" : "[\"" + allowed.choices.back() + "\"]";
+  }
   std::string operator()(const std::vector<double>&) const { return "[0.25, 3]"; }
   std::string operator()(const std::vector<int64_t>&) const { return "[2]"; }
   std::string operator()(const std::optional<double>&) const { return allowed.min > 0 ? "1.5" : "1e-9"; }
@@ -74,6 +76,9 @@ TEST(Recipe, EveryKeyIsReadIntoItsOwnFieldAndPrintedBack) {
       given = {"parallel.cp_a2a_size=2", "parallel.cp_comm_type=a2a+p2p", "parallel.cp=4"};
     if (key.name == "parallel.memory_budget") given = {"parallel.memory_budget=2MiB", "parallel.recompute=budget"};
     if (key.name == "run.backend") given = {"run.backend=cuda"};
+    if (key.name == "fleet.min_ranks" || key.name == "fleet.max_ranks" || key.name == "fleet.cluster")
+      given.push_back("fleet.available=\"echo 1\"");
+    if (key.name == "fleet.hosts") given.push_back("run.ranks=mpi");
     Recipe r = with(given), small = with({});
     EXPECT_EQ(parse_recipe(to_toml(r), "again.toml", {}), r) << given[0];
     const auto fields = recipe_keys(r), others = recipe_keys(small);
@@ -585,13 +590,6 @@ TEST(Recipe, DifferencesLeaveOutWhatMayChangeOnResume) {
   EXPECT_TRUE(recipe_differences(a, a).empty());
   EXPECT_TRUE(recipe_differences(with({"optimizer.muon_momentum=0.5"}), a).empty()) << "no other optimizer has it";
   EXPECT_FALSE(recipe_differences(a, with({"train.train_iters=2000"})).empty()) << "the learning rate depends on it";
-}
-
-TEST(Recipe, TheOrderOfTheAxesIsAPermutationOfTheirNames) {
-  EXPECT_EQ(with({"parallel.order=dp-tp-pp-cp-ep"}).parallel.order, "dp-tp-pp-cp-ep");
-  for (const char* order : {"", "tp-dp-pp", "tp-cp-ep-dp-dp", "tp-cp-ep-dp-pp-tp", "TP-CP-EP-DP-PP"})
-    EXPECT_SAYS(error_of(kSmall, {std::string("parallel.order=") + order}),
-                fmt::format("parallel.order = \"{}\": expected the names tp, cp, ep, dp, pp, each once", order));
 }
 
 }  // namespace

@@ -12,9 +12,9 @@
 namespace weft {
 
 std::string_view name_of(AttemptCause cause) {
-  constexpr std::string_view kNames[] = {"finished",      "preempted",   "usage",       "hang",
-                                         "out_of_memory", "killed",      "not_finite",  "not_saved",
-                                         "no_checkpoint", "wrong_world", "ended_early", "failed"};
+  constexpr std::string_view kNames[] = {"finished",      "preempted",   "moved",      "usage",     "hang",
+                                         "out_of_memory", "killed",      "not_finite", "not_saved", "no_checkpoint",
+                                         "wrong_world",   "ended_early", "failed"};
   return kNames[size_t(cause)];
 }
 
@@ -34,7 +34,7 @@ AttemptCause cause_of(const AttemptEnd& end) {
       return end.last.section == RunSection::finished ? AttemptCause::finished : AttemptCause::ended_early;
     case kExitPreempted:
     case kExitInterrupted:
-      return AttemptCause::preempted;
+      return end.to_move && !end.asked ? AttemptCause::moved : AttemptCause::preempted;
     case kExitUsage:
       return AttemptCause::usage;
     case kExitNotFinite:
@@ -75,6 +75,7 @@ std::string text_of(AttemptCause cause, const AttemptEnd& end) {
       return "ended with status 0 before the run was finished";
     case AttemptCause::finished:
     case AttemptCause::preempted:
+    case AttemptCause::moved:
       return std::string(name_of(cause));
     default:
       return fmt::format("ended with status {}", WEXITSTATUS(end.raw));
@@ -93,6 +94,7 @@ std::string reason_of(const AttemptEnd& end) {
 Attempts::Verdict Attempts::judge(const AttemptEnd& end, bool progressed) {
   const AttemptCause cause = cause_of(end);
   ++judged_;
+  if (cause == AttemptCause::moved) return {.again = true, .delay_s = 0, .status = 0};
   without_progress_ = progressed ? 0 : without_progress_ + 1;
   if (cause == AttemptCause::finished) return {.status = kExitOk};
   if (end.asked) {

@@ -11,6 +11,7 @@ namespace weft {
 enum class AttemptCause : uint8_t {
   finished,
   preempted,      // asked to stop, and saved
+  moved,          // asked to save, to go on with other ranks
   usage,          // a recipe or command that cannot be run
   hang,           // ended by the supervisor
   out_of_memory,  // killed, while the kernel killed for want of memory

@@ -22,11 +22,17 @@ Command add_supervise(CLI::App& weft) {
          "evaluations")
       ->capture_default_str()
       ->check(CLI::Range(0.001, 1e5));
+  app->add_option("--hosts", o->hosts, "Hostfile, as fleet.hosts: ranks run there, without hosts that do not answer")
+      ->type_name("FILE");
   app->footer(
-      "Example:\n  weft supervise recipe.toml run.ranks=mpi\n\n"
+      "Examples:\n  weft supervise recipe.toml run.ranks=mpi\n"
+      "  weft supervise recipe.toml run.ranks=mpi --hosts hosts fleet.min_ranks=2\n\n"
       "Exit status: 0 finished, 2 cannot be run, 75 asked to stop and saved, 93 gave up; asked to "
       "stop and failed: as weft train. RUN/events.jsonl says what happened.");
-  return {app, [o] { return run_supervise(*o); }};
+  return {app, [o] {
+            if (!o->hosts.empty()) o->overrides.push_back("fleet.hosts=" + o->hosts);
+            return run_supervise(*o);
+          }};
 }
 
 }  // namespace weft

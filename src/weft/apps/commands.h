@@ -32,8 +32,22 @@ struct SuperviseOptions {
   bool force = false;
   int64_t attempts = 3;                    // without progress
   double hang_s = 30, first_minutes = 60;  // SectionLimits
+  std::string hosts = {};                  // hostfile; empty: as the recipe says
 };
 int run_supervise(const SuperviseOptions& options);
+
+struct LaunchOptions {
+  std::string recipe;
+  std::vector<std::string> overrides;
+  std::string kind;     // "slurm", "jobset", "mpijob", "ssh"
+  std::string command;  // that was given, for the file's head
+  std::string name, out;
+  bool again = false;  // replace the file that is there
+  int64_t nodes = 1, notice_s = 60, chain = 0;
+  std::string partition, time_limit;                 // of Slurm
+  std::string image, claim, mount = "/data", hosts;  // of Kubernetes; of ssh
+};
+int run_launch(const LaunchOptions& options);
 
 struct PlanOptions {
   std::string recipe;

@@ -22,6 +22,7 @@
 #include "weft/apps/rank_processes.h"
 #include "weft/apps/start_watch.h"
 #include "weft/apps/stop_signal.h"
+#include "weft/apps/supervised_attempt.h"
 #include "weft/base/error.h"
 #include "weft/base/host_name.h"
 
@@ -34,12 +35,24 @@ constexpr int kEnd_s = 5;  // from the wish to end at once to the kill
 constexpr int kAskAgain_s = 1;
 constexpr int kAfterRanks_s = 5;  // later than the ranks' own watch, which knows more
 
+// The daemon of a host that hears nothing of mpirun's host any more ends, and its ranks with it, after 5 + 5 x 2 s: so
+// that none is left on the far side of a cut network when the run goes on without that host.
+void add_hosts(const std::vector<Host>& hosts, std::vector<std::string>& all) {
+  all.insert(all.end(), {"--host", to_string(hosts), "--mca", "oob_tcp_keepalive_time", "5", "--mca",
+                         "oob_tcp_keepalive_intvl", "2", "--mca", "oob_tcp_keepalive_probes", "5"});
+}
+
 std::vector<std::string> mpirun_command(const RanksJob& job) {
   // When a rank ends with a status other than 0, what is left of the others need not be waited for: all have finished,
   // or one has failed. (When asked to stop, they are asked by weft.)
   std::vector<std::string> all{"mpirun", "--bind-to", "none", "--mca", "odls_base_sigkill_timeout", "0"};
   if (::geteuid() == 0) all.push_back("--allow-run-as-root");
-  if (!job.launched.allocated) all.push_back("--oversubscribe");  // cores are shared by weft itself
+  if (!job.hosts.empty())
+    add_hosts(job.hosts, all);
+  else if (!job.launched.allocated)
+    all.push_back("--oversubscribe");  // cores are shared by weft itself
+  for (const char* name : {kAttempt, kFaults})
+    if (environment(name)) all.insert(all.end(), {"-x", name});
   all.insert(all.end(), {"-x", kHasLauncher, "-n", std::to_string(job.ranks)});
   all.insert(all.end(), job.command.begin(), job.command.end());
   return all;
@@ -206,7 +219,7 @@ void end_those_left() {
 void require_files(const RanksJob& job) {
   constexpr rlim_t kOwn = 40, kOfRank = 4;
   if (job.launched.allocated) return;  // the ranks may be on many hosts
-  const rlim_t need = kOwn + kOfRank * rlim_t(job.ranks);
+  const rlim_t need = kOwn + kOfRank * rlim_t(job.hosts.empty() ? job.ranks : job.hosts[0].slots);
   rlimit files{};
   if (::getrlimit(RLIMIT_NOFILE, &files) != 0 || files.rlim_cur >= need) return;
   if (files.rlim_max < need)

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "weft/apps/hosts.h"
 #include "weft/apps/launch.h"
 
 namespace weft {
@@ -12,7 +13,8 @@ struct RanksJob {
   int ranks = 0;
   std::vector<std::string> command;  // that each rank is
   const Launched& launched;
-  double start_timeout_s = 0;  // until the first rank runs
+  double start_timeout_s = 0;    // until the first rank runs
+  std::vector<Host> hosts = {};  // to start them on, this one first; none: here, or as the batch system says
   // Explains a SIGKILL by lack of memory, if it was one: "; ..." or nothing.
   std::function<std::string()> about_kill = [] { return std::string(); };
 };

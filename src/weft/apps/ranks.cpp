@@ -59,7 +59,7 @@ RankProcess join_mpi(int world, const Recipe::Run& run, const std::string& comma
   const auto ranks = std::make_shared<MpiRanks>(MpiRanks::Options{.timeout_s = timeout_s});
   start.reset();
   if (ranks->size() != world)
-    throw ConfigError(
+    throw WorldError(
         fmt::format("the layout has {} ranks, but {} process{} found each other by MPI; is the launcher "
                     "of the Open MPI that weft was built with?",
                     world, ranks->size(), ranks->size() == 1 ? "" : "es"));

@@ -22,7 +22,7 @@ struct RankProcess {
 
 // Throws ConfigError, with the reason, where this program was built without MPI.
 void check_mpi_is_built_in();
-// Joins the others that an MPI launcher has started. Throws ConfigError if there are not `world` of them. `run` says
+// Joins the others that an MPI launcher has started. Throws WorldError if there are not `world` of them. `run` says
 // how long to wait for ranks that do not come, and for one from which nothing comes; a rank that is missed while all
 // must meet is said as `command`'s error (StartWatch). To be called once.
 RankProcess join_mpi(int world, const Recipe::Run& run, const std::string& command);

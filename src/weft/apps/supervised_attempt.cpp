@@ -14,6 +14,7 @@
 #include <cstdlib>
 #include <thread>
 
+#include "weft/apps/hosts.h"
 #include "weft/apps/rank_processes.h"
 #include "weft/apps/stop_signal.h"
 #include "weft/base/descriptor.h"
@@ -151,6 +152,7 @@ class Attempt {
     ::setenv(kHeartbeatFile, beats.c_str(), 1);
     ::setenv(kErrorsTo, errors.c_str(), 1);
     ::setenv(kAttempt, number.c_str(), 1);
+    if (!spec.hosts.empty()) ::setenv(kHosts, spec.hosts.c_str(), 1);
     ::execvp(argv[0], argv.data());
     ::_exit(kNoProgram);
   }
@@ -199,6 +201,8 @@ AttemptEnd run_attempt(const AttemptSpec& spec, const SectionLimits& limits, Sto
       attempt.ask_to_stop(), is_told = true;
     if (end.hang) continue;
     const Beat now = attempt.beat();
+    if (!is_told && now.section != RunSection::setup && now.section != RunSection::finished && spec.is_to_move())
+      attempt.ask_to_stop(), is_told = end.to_move = true;
     const auto waited = watch.look(now, limits);
     if (!waited) continue;
     end.hang = Hang{.section = now.section, .seconds = *waited, .where = attempt.who_is_stopped()};

@@ -4,6 +4,7 @@
 #include <signal.h>
 #include <sys/types.h>
 
+#include <functional>
 #include <optional>
 #include <set>
 #include <string>
@@ -42,6 +43,7 @@ struct AttemptEnd {
   std::optional<Hang> hang;
   std::optional<ToldError> error;
   bool out_of_memory = false;  // the kernel has killed for want of memory meanwhile
+  bool to_move = false;        // it was asked to save and end, to go on with other ranks
   // The supervisor was asked to stop, and has passed it on; and then to end at once.
   bool asked = false, by_interrupt = false, at_once = false;
 };
@@ -71,6 +73,9 @@ struct AttemptSpec {
   std::vector<std::string> command;
   int number = 1;
   std::set<pid_t> strangers = {};  // children of this process that are not of the run
+  std::string hosts = {};          // to start ranks on, as kHosts has them; empty: it is not told
+  // Asked again and again once there are steps: whether it is to save and end, to go on with other ranks.
+  std::function<bool()> is_to_move = [] { return false; };
 };
 // Starts the command and waits for its end; none of its processes is left then. A request to stop reaches it as
 // SIGTERM, after which it saves; another one, in earnest, ends it at once. It ends with this process. Throws Error

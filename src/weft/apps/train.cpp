@@ -5,6 +5,7 @@
 
 #include "weft/apps/backends.h"
 #include "weft/apps/commands.h"
+#include "weft/apps/hosts.h"
 #include "weft/apps/launch.h"
 #include "weft/apps/launcher.h"
 #include "weft/apps/ranks.h"
@@ -214,6 +215,20 @@ int train_as_rank(const Recipe& recipe, const TrainOptions& options, const RunDa
   return run_as_rank(process, "train", [&] { return train(recipe, process, options, rows); });
 }
 
+// Those that the supervisor has chosen, or of the hostfile.
+std::vector<Host> hosts_for(const Recipe& recipe, int world) {
+  if (const auto told = environment(kHosts)) return hosts_of(*told);
+  const std::string& file = recipe.fleet.hosts;
+  if (file.empty()) return {};
+  const std::vector<Host> all = this_host_first(available_in(file).hosts, file);
+  if (slots_of(all) < world)
+    throw ConfigError(
+        fmt::format("fleet.hosts = \"{}\": {} slots, and the layout has {} ranks; the nearest that works: {}, "
+                    "or more hosts, or `weft supervise` with fleet.min_ranks",
+                    file, slots_of(all), world, fewer_ranks(recipe, slots_of(all))));
+  return first_slots(all, world);
+}
+
 // What can be refused is refused before there is a process.
 int start_ranks(const Recipe& recipe, const Launched& launched, const TrainOptions& options) {
   const Machine machine = machine_to_plan_for(recipe);
@@ -222,8 +237,10 @@ int start_ranks(const Recipe& recipe, const Launched& launched, const TrainOptio
   RanksJob job{.ranks = world,
                .command = this_command(),
                .launched = launched,
-               .start_timeout_s = 60 * recipe.run.start_timeout_minutes};
-  if (!launched.allocated && recipe.run.backend != BackendKind::cuda) {  // all are on this host, and so is their memory
+               .start_timeout_s = 60 * recipe.run.start_timeout_minutes,
+               .hosts = hosts_for(recipe, world)};
+  if (!launched.allocated && job.hosts.empty() &&
+      recipe.run.backend != BackendKind::cuda) {  // all are on this host, and so is their memory
     const RanksOnHost here = all_on_this_host(*largest_of(phases).layout, true);
     for_each_plan(phases, [&](const Recipe& of_steps, const LayoutPlan& layout) {
       if (!options.force)
@@ -271,8 +288,18 @@ RunData judge_data(const Recipe& recipe) {
   return first;
 }
 
+// As the recipe says by run.supervise.
+int supervise_run(const TrainOptions& options) {
+  if (!options.from.empty())
+    throw ConfigError(
+        "--from cannot run with run.supervise = true: an attempt that is killed while it makes the new folder must not "
+        "be followed by one that begins anew; the nearest that works: run.supervise=false, for the first steps");
+  return run_supervise({.recipe = options.recipe, .overrides = options.overrides, .force = options.force});
+}
+
 int train_launched(const TrainOptions& options, const Launched& launched) {
   const Recipe recipe = read_recipe(options.recipe, options.overrides, launched.rank == 0);
+  if (recipe.run.supervise && !environment(kHeartbeatFile) && !environment(kHasLauncher)) return supervise_run(options);
   if (recipe.adapter.kind != AdapterKind::none && recipe.model.init == InitChoice::random)
     throw ConfigError(
         fmt::format("model.init = \"random\" cannot run with adapter.kind = \"{}\": checkpoints would be of a base "

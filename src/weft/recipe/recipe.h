@@ -132,8 +132,17 @@ struct Recipe {
     RanksKind ranks = RanksKind::local;
     int64_t threads = 0;
     double distributed_timeout_minutes = 10, start_timeout_minutes = 2;
+    bool supervise = false;
     bool operator==(const Run&) const = default;
   } run;
+  // What a supervisor may make of the layout when ranks come and go.
+  struct Fleet {
+    int64_t min_ranks = 0, max_ranks = 0;  // 0: as many as the layout has
+    std::vector<std::string> may_change = {"dp", "pp", "zero_stage", "recompute"};
+    std::string available = {}, hosts = {}, cluster = {};
+    double poll_seconds = 30;
+    bool operator==(const Fleet&) const = default;
+  } fleet;
   // A [[phase]]: what other values some keys have from a step on (recipe_phases.h).
   struct Phase {
     int64_t from_step = 0;                                           // counted from 0

@@ -312,6 +312,35 @@ void check_tasks(const Recipe::Eval& e, Conflicts& c) {
   needs_tasks("eval.fewshot_from", e.fewshot_from != none.fewshot_from);
 }
 
+void check_fleet(const Recipe& r, Conflicts& c) {
+  const Recipe::Fleet& f = r.fleet;
+  const bool knows = !f.available.empty() || !f.hosts.empty();
+  const auto needs_to_know = [&](const char* key, bool given) {
+    c.unless(!given || knows, {.key = key,
+                               .others = {"fleet.available", "fleet.hosts"},
+                               .expected = "its default without fleet.available or fleet.hosts, which tell what ranks "
+                                           "there are"});
+  };
+  needs_to_know("fleet.min_ranks", f.min_ranks > 0);
+  needs_to_know("fleet.max_ranks", f.max_ranks > 0);
+  needs_to_know("fleet.cluster", !f.cluster.empty());
+  c.unless(f.max_ranks == 0 || f.min_ranks <= f.max_ranks,
+           {.key = "fleet.min_ranks",
+            .others = {"fleet.max_ranks"},
+            .expected = fmt::format("at most fleet.max_ranks = {}", f.max_ranks)});
+  c.unless(f.available.empty() || f.hosts.empty(),
+           {.key = "fleet.hosts", .others = {"fleet.available"}, .expected = "empty beside fleet.available"});
+  c.unless(f.hosts.empty() || r.run.ranks == RanksKind::mpi, {.key = "fleet.hosts",
+                                                              .others = {"run.ranks"},
+                                                              .expected = "empty, or ranks that are processes",
+                                                              .nearest = "run.ranks = \"mpi\""});
+  const bool tp = std::find(f.may_change.begin(), f.may_change.end(), "tp") != f.may_change.end();
+  c.unless(!knows || !tp || r.train.numerics != NumericsChoice::invariant,
+           {.key = "fleet.may_change",
+            .others = {"train.numerics"},
+            .expected = "without \"tp\" with train.numerics = \"invariant\": another tp has other last bits"});
+}
+
 void check_learning_rate(const Recipe::Optimizer& o, int64_t train_iters, Conflicts& c) {
   c.unless(o.min_lr <= o.lr, {.key = "optimizer.min_lr",
                               .others = {"optimizer.lr"},
@@ -408,6 +437,7 @@ std::vector<Conflict> conflicts(const Recipe& recipe) {
   check_length(recipe.train, c);
   check_best(recipe, c);
   check_tasks(recipe.eval, c);
+  check_fleet(recipe, c);
   check_learning_rate(recipe.optimizer, recipe.train.train_iters, c);
   check_averages(recipe.optimizer, c);
   return c.take();

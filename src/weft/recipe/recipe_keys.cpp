@@ -23,6 +23,7 @@ std::vector<RecipeKey> recipe_keys(Recipe& r) {
   auto& a = r.adapter;
   auto& p = r.parallel;
   auto& c = r.checkpoint;
+  auto& f = r.fleet;
   return {
       {"model.path", &m.path, needed("path = \"hf-folder\""),
        "Hugging Face folder: config.json, weights in safetensors, tokenizer files, which go along into checkpoints; or "
@@ -388,6 +389,38 @@ std::vector<RecipeKey> recipe_keys(Recipe& r) {
        kMayChange},
       {"run.start_timeout_minutes", &r.run.start_timeout_minutes, above(0),
        "ranks as processes: how long they may take to find each other before the run ends, and says what is missing",
+       kMayChange},
+      {"run.supervise", &r.run.supervise, anything(),
+       "weft train does what weft supervise does: it watches the run, and starts it again after a failure "
+       "(docs/operations.md)",
+       kMayChange},
+
+      {"fleet.min_ranks", &f.min_ranks, count(0),
+       "weft supervise: the fewest ranks that the run may go on with when others are gone; with fewer it waits; 0: as "
+       "many as the layout has",
+       kMayChange},
+      {"fleet.max_ranks", &f.max_ranks, count(0),
+       "the most that it may grow to when there are more; 0: as many as the layout has", kMayChange},
+      {"fleet.may_change",
+       &f.may_change,
+       {.choices = {"dp", "pp", "tp", "cp", "ep", "zero_stage", "recompute"}},
+       "what of [parallel] may be another for that; the global batch and the order of the data stay",
+       kMayChange},
+      {"fleet.available", &f.available, anything(),
+       "shell command that prints how many ranks there may be, or the lines of a hostfile; asked before each attempt; "
+       "empty: none",
+       kMayChange},
+      {"fleet.hosts", &f.hosts, anything(),
+       "ranks as processes: hostfile of those that they run on, this host among them (docs/ranks.md); one that does "
+       "not answer after a failure is left out; empty: this host, or as the batch system says",
+       kMayChange},
+      {"fleet.cluster", &f.cluster, anything(),
+       "device (H100-SXM) or cluster file by whose forecast a layout is chosen; empty: by a rule of thumb, and this "
+       "host's memory",
+       kMayChange},
+      {"fleet.poll_seconds", &f.poll_seconds, at_least(0),
+       "how often the command is asked, or the hostfile read, while the run goes on: where the answer makes another "
+       "layout better, the run saves and goes on there; 0: only before attempts",
        kMayChange},
   };
 }

@@ -90,7 +90,7 @@ std::string expectation(const RecipeKey& key) {
   std::string choices;
   for (const auto& c : key.choices()) choices += (choices.empty() ? "one of " : ", ") + print(c);
   const std::string_view type = type_of(key);
-  if (!choices.empty()) return choices;
+  if (!choices.empty()) return type == "list of texts" ? "a list, each " + choices : choices;
   if (type == "text") return "text in quotes";
   if (type == "list of texts") return "a list of texts in quotes";
   if (type == "true or false") return "true or false";

@@ -1,0 +1,74 @@
+// `weft supervise` with ranks as processes, beside a program that stands for mpirun.
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+
+#include "apps/small_run.h"
+#include "mpi/mpi_job.h"
+#include "weft/base/host_name.h"
+
+namespace weft {
+namespace {
+
+class SuperviseHosts : public testing::SupervisedRun {
+ protected:
+  // A program named mpirun, the first in the PATH, with these lines; its words are in mpirun.words, a line each time.
+  void put_mpirun(const std::string& lines) {
+    path_ = std::getenv("PATH");
+    std::filesystem::create_directories(dir_ / "bin");
+    testing::spill(dir_ / "bin/mpirun", "#!/bin/sh\necho \"$*\" >>" + (dir_ / "mpirun.words").string() + "\n" + lines);
+    std::filesystem::permissions(dir_ / "bin/mpirun", std::filesystem::perms::owner_all);
+    ::setenv("PATH", ((dir_ / "bin").string() + ":" + path_).c_str(), 1);
+  }
+  void TearDown() override {
+    if (!path_.empty()) ::setenv("PATH", path_.c_str(), 1);
+    SupervisedRun::TearDown();
+  }
+
+ private:
+  std::string path_;
+};
+
+TEST_F(SuperviseHosts, AHostThatDoesNotAnswerAfterAFailureIsLeftOut) {
+  WEFT_NEEDS_MPIRUN();
+  const std::string here = name_of_host();
+  put_mpirun("exit 1\n");  // neither ranks nor probes
+  testing::spill(dir_ / "hosts", "far.invalid slots=1\n" + here + " slots=1\n");
+  const testing::Finished f =
+      supervise("r", "",
+                {"run.ranks=mpi", "parallel.dp=2", "train.numerics=invariant", "fleet.min_ranks=1",
+                 "fleet.poll_seconds=0", "--hosts", (dir_ / "hosts").string()});
+  ASSERT_EQ(f.status, 0) << f.err;
+  const std::string words = testing::slurp(dir_ / "mpirun.words");
+  EXPECT_SAYS(words, "--host " + here + ":1,far.invalid:1 ");
+  EXPECT_SAYS(words, "--host far.invalid:1 -n 1 true\n");
+  EXPECT_SAYS(f.err, "host far.invalid does not answer, and is left out");
+  ASSERT_EQ(events_of("r", "layout").size(), 1u);
+  EXPECT_EQ(events_of("r", "layout")[0]["hosts"], here + ":1");
+  EXPECT_EQ(run("train", {"train.numerics=invariant"}, "one").status, 0);
+  EXPECT_EQ(weights_of("r"), weights_of("one"));
+}
+
+TEST_F(SuperviseHosts, AnotherNumberOfRanksThanTheLayoutHasIsToldByName) {
+  WEFT_NEEDS_MPIRUN();
+  put_mpirun(
+      "while [ \"$1\" != -n ]; do shift; done\nshift 2\n"
+      "OMPI_COMM_WORLD_SIZE=4 OMPI_COMM_WORLD_RANK=0 exec \"$@\"\n");
+  const testing::Finished f = supervise("r", "", {"run.ranks=mpi", "parallel.dp=2", "--attempts", "1"});
+  EXPECT_EQ(f.status, 93) << f.err;
+  EXPECT_SAYS(f.err, "the layout has 2 ranks (dp 2, pp 1, cp 1, tp 1), but mpirun has started 4");
+}
+
+TEST_F(SuperviseHosts, ARunWithTooFewSlotsIsRefused) {
+  WEFT_NEEDS_MPIRUN();
+  testing::spill(dir_ / "hosts", name_of_host() + " slots=1\n");
+  const std::vector<std::string> two{"run.ranks=mpi", "parallel.dp=2", "fleet.hosts=" + (dir_ / "hosts").string()};
+  const testing::Finished f = run("train", two, "r");
+  EXPECT_EQ(f.status, 2);
+  EXPECT_SAYS(f.err, "1 slots, and the layout has 2 ranks; the nearest that works: parallel.dp = 1");
+  testing::spill(dir_ / "hosts", "far.invalid slots=2\n");
+  EXPECT_SAYS(run("train", two, "r").err, "is not among the hosts");
+}
+
+}  // namespace
+}  // namespace weft
