@@ -117,20 +117,6 @@ class Supervise : public testing::SmallRun {
     EXPECT_EQ(run("train", {}, "whole").status, 0);
     return weights_of("whole");
   }
-  std::vector<nlohmann::json> events_of(const std::string& name, const std::string& event) {
-    std::vector<nlohmann::json> found;
-    std::istringstream in(testing::slurp(dir_ / name / "events.jsonl"));
-    for (std::string line; std::getline(in, line);) {
-      found.push_back(nlohmann::json::parse(line));
-      if (found.back()["event"] != event) found.pop_back();
-    }
-    return found;
-  }
-  std::vector<std::string> causes_of(const std::string& name) {
-    std::vector<std::string> causes;
-    for (const auto& e : events_of(name, "ended")) causes.push_back(e["cause"]);
-    return causes;
-  }
 };
 
 using SuperviseSlow = Supervise;

@@ -66,8 +66,8 @@ class Supervisor {
     for (int number = 1;; ++number) {
       const std::vector<fs::path> before = checkpoint_folders(run_);
       events_.add("started", {{"attempt", number}, {"newest_step", step_of_last(before)}});
-      const AttemptEnd end =
-          run_attempt({.command = command_, .number = number, .strangers = strangers_}, limits_, requests_);
+      const AttemptEnd end = run_attempt(
+          {.command = command_, .number = number, .strangers = strangers_, .hang_s = o_.hang_s}, limits_, requests_);
       const std::vector<fs::path> now = checkpoint_folders(run_);
       const int64_t after = step_of_last(now);
       const Attempts::Verdict verdict = attempts.judge(end, has_new(before, now));
