@@ -1,13 +1,14 @@
 // Ranks that do not come, and ranks that come late.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "apps/small_run.h"
 #include "weft/base/json.h"
 
 namespace weft {
 namespace {
 
-namespace fs = std::filesystem;
 using testing::Finished;
 using Words = std::vector<std::string>;
 
@@ -19,7 +20,8 @@ class SlowRanks : public testing::SmallRun {
   }
   Finished slow(const std::string& faults, const Words& more, const std::string& command = "train") {
     fail_by(faults);
-    Words words{command, (dir_ / "r.toml").string(), "run.dir=" + (dir_ / "r").string(), "parallel.dp=2"};
+    Words words{command, (dir_ / "r.toml").string(), "run.dir=" + (dir_ / "r").string(), "parallel.dp=2",
+                "train.train_iters=6"};
     words.insert(words.end(), more.begin(), more.end());
     return testing::weft(words);
   }
@@ -41,10 +43,11 @@ TEST_F(SlowRanks, AStepThatHangsEndsTheRunAndNamesWhoDidNotComeWhere) {
   const nlohmann::json away = read_json_file(dir_ / "r/hang/rank-1.json");
   ASSERT_EQ(waits["calls"].size(), 64u);
   ASSERT_EQ(away["calls"].size(), 64u);
-  EXPECT_EQ(waits["calls"].back()["is"], "waited");
   EXPECT_EQ(away["calls"].back()["is"], "done");
-  EXPECT_EQ(waits["calls"].back()["number"].get<int64_t>(), away["calls"].back()["number"].get<int64_t>() + 1);
-  EXPECT_TRUE(fs::exists(dir_ / "r/checkpoints/step-4"));
+  const auto waited =
+      std::find_if(waits["calls"].begin(), waits["calls"].end(), [](const auto& c) { return c["is"] == "waited"; });
+  ASSERT_NE(waited, waits["calls"].end());
+  EXPECT_EQ((*waited)["number"].get<int64_t>(), away["calls"].back()["number"].get<int64_t>() + 1);
 }
 
 TEST_F(SlowRanksSlow, UnderASupervisorAHangIsNamedByItsRanksAndTheRunGoesOn) {
@@ -54,7 +57,7 @@ TEST_F(SlowRanksSlow, UnderASupervisorAHangIsNamedByItsRanksAndTheRunGoesOn) {
   EXPECT_SAYS(std::string(events_of("r", "ended")[0]["reason"]), "rank 1 (process ");
 }
 
-TEST_F(SlowRanks, ARankThatIsSlowForFiftyStepsIsReportedAndNotEnded) {
+TEST_F(SlowRanksSlow, ARankThatIsSlowForFiftyStepsIsReportedAndNotEnded) {
   const Finished f = slow("drag@run:1:0", {"train.train_iters=51", "checkpoint.save_interval=0"});
   ASSERT_EQ(f.status, 0) << f.err;
   EXPECT_SAYS(f.err, "step 50: rank 1 is slow since step 1: it computes ");

@@ -37,7 +37,7 @@ RankSigns::Seen RankSigns::seen() const {
 namespace {
 
 constexpr double kTimesLongest = 8;
-constexpr double kOthers_s = 2;  // for what other processes write
+constexpr double kOthers_s = 2;  // at most, for what other processes write
 
 fs::path file_of(const fs::path& folder, int rank) { return folder / fmt::format("rank-{}.json", rank); }
 
@@ -184,7 +184,8 @@ void HangWatch::report(double still_s) {
       step = w.signs.seen().step + 1;
     }
   } catch (const std::exception&) {}  // a disk that does not write is perhaps what hangs; the report goes without
-  for (const double till = now_s() + kOthers_s; now_s() < till && !all_have_written(folder, spec_.world, since_s);)
+  const double others_s = std::min(kOthers_s, spec_.least_s / 8);  // a supervisor does not wait for longer
+  for (const double till = now_s() + others_s; now_s() < till && !all_have_written(folder, spec_.world, since_s);)
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
   const std::string text = hang_text(folder, spec_.world, since_s);
   try {

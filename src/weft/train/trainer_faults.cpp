@@ -1,5 +1,7 @@
 // What a run does about numbers that are not finite, and about ranks that do not hold alike what they should.
+#include <chrono>
 #include <cmath>
+#include <thread>
 
 #include "weft/base/json.h"
 #include "weft/comm/agree.h"
@@ -117,6 +119,9 @@ void Trainer::wait_check_replicas() {
     event["step"] = step_;
     records_->event("corrupted", std::move(event));
   }
+  // The first rank speaks for all: it has left this barrier when it hears that another one fails.
+  barrier(*rank_.mesh.world);
+  if (!leads()) std::this_thread::sleep_for(std::chrono::milliseconds(200));
   throw CorruptionError(
       fmt::format("step {}: {}. Nothing of it is saved, and older checkpoints are kept: the same command goes on from "
                   "the newest{}. Where it comes back, test the memory and processors of {}",
