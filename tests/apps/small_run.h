@@ -4,6 +4,8 @@
 #include <chrono>
 #include <cstdlib>
 #include <functional>
+#include <nlohmann/json.hpp>
+#include <sstream>
 #include <string>
 #include <thread>
 
@@ -50,6 +52,20 @@ threads = 1
     const std::string lines = slurp(dir_ / name / "metrics.jsonl");
     return size_t(std::count(lines.begin(), lines.end(), '\n'));
   }
+  std::vector<nlohmann::json> events_of(const std::string& name, const std::string& event) {
+    std::vector<nlohmann::json> found;
+    std::istringstream in(slurp(dir_ / name / "events.jsonl"));
+    for (std::string line; std::getline(in, line);) {
+      found.push_back(nlohmann::json::parse(line));
+      if (found.back()["event"] != event) found.pop_back();
+    }
+    return found;
+  }
+  std::vector<std::string> causes_of(const std::string& name) {
+    std::vector<std::string> causes;
+    for (const auto& e : events_of(name, "ended")) causes.push_back(e["cause"]);
+    return causes;
+  }
 };
 
 // Such runs under a supervisor.
@@ -67,20 +83,6 @@ class SupervisedRun : public SmallRun {
   std::string whole_weights() {
     EXPECT_EQ(run("train", {}, "whole").status, 0);
     return weights_of("whole");
-  }
-  std::vector<nlohmann::json> events_of(const std::string& name, const std::string& event) {
-    std::vector<nlohmann::json> found;
-    std::istringstream in(slurp(dir_ / name / "events.jsonl"));
-    for (std::string line; std::getline(in, line);) {
-      found.push_back(nlohmann::json::parse(line));
-      if (found.back()["event"] != event) found.pop_back();
-    }
-    return found;
-  }
-  std::vector<std::string> causes_of(const std::string& name) {
-    std::vector<std::string> causes;
-    for (const auto& e : events_of(name, "ended")) causes.push_back(e["cause"]);
-    return causes;
   }
 };
 

@@ -193,9 +193,10 @@ TEST(MpiTrainSlow, ARankFromWhichNothingComesIsNamedAfterTheTimeThatTheRecipeGiv
   ASSERT_TRUE(process.running());
   ASSERT_EQ(kill(std::stoi(slurp(dir / "pid.1")), SIGSTOP), 0);
   const Finished f = process.wait();
-  EXPECT_NE(f.status, 0);
+  EXPECT_EQ(f.status, 86) << f.err;
   EXPECT_SAYS(f.err, "rank 0 waits in ");
   EXPECT_SAYS(f.err, " s, for rank 1 (process ");
+  EXPECT_SAYS(slurp(dir / "run/hang/rank-0.json"), "\"is\": \"waited\"");
 }
 
 // --- the environment ---

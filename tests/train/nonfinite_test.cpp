@@ -67,6 +67,8 @@ class NonFinite : public ::testing::Test {
     const std::string weight = failure_of(layout);
     EXPECT_SAYS(weight, "step 1: loss nan");
     EXPECT_SAYS(weight, "first in blocks.2.mlp: matmul.out [");
+    EXPECT_SAYS(weight, ", micro-batch ");
+    EXPECT_SAYS(weight, ", on rank ");
     EXPECT_SAYS(weight, "the step began with blocks.2.mlp.down.weight: 1 of ");
     const size_t width = 64;
     spoil("model.embed_tokens.weight", token_of_second_step() * width, width);

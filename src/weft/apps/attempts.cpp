@@ -12,9 +12,9 @@
 namespace weft {
 
 std::string_view name_of(AttemptCause cause) {
-  constexpr std::string_view kNames[] = {"finished",      "preempted",   "moved",      "usage",     "hang",
-                                         "out_of_memory", "killed",      "not_finite", "not_saved", "no_checkpoint",
-                                         "wrong_world",   "ended_early", "failed"};
+  constexpr std::string_view kNames[] = {"finished",      "preempted",   "moved",       "usage",      "hang",
+                                         "out_of_memory", "killed",      "corrupted",   "not_finite", "not_saved",
+                                         "no_checkpoint", "wrong_world", "ended_early", "failed"};
   return kNames[size_t(cause)];
 }
 
@@ -37,6 +37,10 @@ AttemptCause cause_of(const AttemptEnd& end) {
       return end.to_move && !end.asked ? AttemptCause::moved : AttemptCause::preempted;
     case kExitUsage:
       return AttemptCause::usage;
+    case kExitHang:
+      return AttemptCause::hang;
+    case kExitCorrupted:
+      return AttemptCause::corrupted;
     case kExitNotFinite:
       return AttemptCause::not_finite;
     case kExitNotSaved:
@@ -65,6 +69,7 @@ std::string where_text(const AttemptEnd& end) {
 std::string text_of(AttemptCause cause, const AttemptEnd& end) {
   switch (cause) {
     case AttemptCause::hang:
+      if (!end.hang) return "nothing went on any more";
       return fmt::format("nothing went on for {:.0f} s{}", end.hang->seconds,
                          end.hang->where.empty() ? "" : ": " + end.hang->where);
     case AttemptCause::out_of_memory:

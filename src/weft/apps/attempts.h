@@ -13,9 +13,10 @@ enum class AttemptCause : uint8_t {
   preempted,      // asked to stop, and saved
   moved,          // asked to save, to go on with other ranks
   usage,          // a recipe or command that cannot be run
-  hang,           // ended by the supervisor
+  hang,           // ended by itself, or by the supervisor
   out_of_memory,  // killed, while the kernel killed for want of memory
   killed,         // by a signal
+  corrupted,      // ranks that should hold the same bytes did not
   not_finite,
   not_saved,
   no_checkpoint,

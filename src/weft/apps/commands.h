@@ -11,7 +11,8 @@ namespace weft {
 inline constexpr int kExitOk = 0, kExitFailure = 1, kExitUsage = 2, kExitInterrupted = 130;
 inline constexpr int kExitWrongWorld = 64;    // the processes that were started are not the layout's ranks
 inline constexpr int kExitPreempted = 75;     // asked to stop by another signal than Ctrl-C, and saved
-inline constexpr int kExitHang = 86;          // of a supervisor that was asked to stop: nothing went on any more
+inline constexpr int kExitHang = 86;          // nothing went on any more
+inline constexpr int kExitCorrupted = 87;     // ranks that should hold the same bytes do not
 inline constexpr int kExitNotFinite = 88;     // numbers that are not finite
 inline constexpr int kExitNotSaved = 89;      // all went well but the last save
 inline constexpr int kExitNoCheckpoint = 90;  // the run has checkpoints, and none is whole

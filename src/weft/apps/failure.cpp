@@ -19,6 +19,7 @@
 #include "weft/apps/supervised_attempt.h"
 #include "weft/base/error.h"
 #include "weft/base/mapped_file.h"
+#include "weft/comm/rank_watch.h"
 #include "weft/train/checkpoint_folders.h"
 #include "weft/train/trainer.h"
 
@@ -54,6 +55,8 @@ int say_failure(const std::string& command) {
     return say_error(command, e.what(), kExitNotSaved);
   } catch (const NoCheckpointError& e) {
     return say_error(command, e.what(), kExitNoCheckpoint);
+  } catch (const HangError& e) { return say_error(command, e.what(), kExitHang); } catch (const CorruptionError& e) {
+    return say_error(command, e.what(), kExitCorrupted);
   } catch (const NumericsError& e) { return say_error(command, e.what(), kExitNotFinite); } catch (const Error& e) {
     return say_error(command, e.what(), kExitFailure);
   } catch (const CheckFailure& e) {

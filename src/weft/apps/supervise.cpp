@@ -78,7 +78,7 @@ class Supervisor {
   }
 
   AttemptSpec spec(int number) {
-    AttemptSpec attempt{.command = command_, .number = number, .strangers = strangers_};
+    AttemptSpec attempt{.command = command_, .number = number, .strangers = strangers_, .hang_s = o_.hang_s};
     if (!ranks_) return attempt;
     const std::vector<std::string> settings = settings_between(recipe_, ranks_->layout.recipe);
     attempt.command.insert(attempt.command.end(), settings.begin(), settings.end());

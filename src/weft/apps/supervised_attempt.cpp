@@ -140,7 +140,7 @@ class Attempt {
     argv.push_back(nullptr);
     const pid_t parent = ::getpid();
     const std::string beats = fmt::format("/proc/{}/fd/{}", parent, int(beats_)), number = std::to_string(spec.number),
-                      errors = std::to_string(told);
+                      errors = std::to_string(told), hang = std::to_string(spec.hang_s);
     process_ = ::fork();
     if (process_ < 0) throw Error("no process can be started: the system has too many, or too little memory");
     if (process_ > 0) return;
@@ -153,6 +153,7 @@ class Attempt {
     ::setenv(kErrorsTo, errors.c_str(), 1);
     ::setenv(kAttempt, number.c_str(), 1);
     if (!spec.hosts.empty()) ::setenv(kHosts, spec.hosts.c_str(), 1);
+    ::setenv(kHangSeconds, hang.c_str(), 1);
     ::execvp(argv[0], argv.data());
     ::_exit(kNoProgram);
   }

@@ -20,6 +20,8 @@ namespace weft {
 inline constexpr const char* kErrorsTo = "WEFT_ERRORS_TO";
 inline constexpr const char* kHeartbeatFile = "WEFT_HEARTBEAT";
 inline constexpr const char* kAttempt = "WEFT_ATTEMPT";
+// How long a step may last at least (SectionLimits), in seconds: ranks that can say who hangs do so before.
+inline constexpr const char* kHangSeconds = "WEFT_HANG_SECONDS";
 // And, for tests: the faults of plant_faults.
 inline constexpr const char* kFaults = "WEFT_FAULT";
 
@@ -76,6 +78,7 @@ struct AttemptSpec {
   std::string hosts = {};          // to start ranks on, as kHosts has them; empty: it is not told
   // Asked again and again once there are steps: whether it is to save and end, to go on with other ranks.
   std::function<bool()> is_to_move = [] { return false; };
+  double hang_s = 30;  // SectionLimits::least_s, for the run
 };
 // Starts the command and waits for its end; none of its processes is left then. A request to stop reaches it as
 // SIGTERM, after which it saves; another one, in earnest, ends it at once. It ends with this process. Throws Error

@@ -1,10 +1,14 @@
+#include <unistd.h>
+
 #include <algorithm>
+#include <cstdlib>
 #include <filesystem>
 #include <iostream>
 #include <optional>
 
 #include "weft/apps/backends.h"
 #include "weft/apps/commands.h"
+#include "weft/apps/failure.h"
 #include "weft/apps/hosts.h"
 #include "weft/apps/launch.h"
 #include "weft/apps/launcher.h"
@@ -177,6 +181,19 @@ RunLock begin_run(const Recipe& recipe, const Machine& machine, const std::vecto
   return lock;
 }
 
+// A run that does not go on ends at once, without a word to its other ranks: they wait.
+void end_hung(const RankProcess& process, const std::string& why) {
+  let_the_first_rank_speak(process.rank);
+  ::_exit(say_error(process.leads() ? "train" : fmt::format("train, rank {}", process.rank), why, kExitHang));
+}
+
+// How long a step may last at least. Under a supervisor this process speaks first; else a rank that merely stays away
+// is named before, where ranks are processes.
+double hang_s(const Recipe& recipe) {
+  const std::optional<std::string> supervised = environment(kHangSeconds);
+  return supervised ? 0.8 * std::atof(supervised->c_str()) : 1.5 * 60 * recipe.run.distributed_timeout_minutes;
+}
+
 // The ranks of this process, of which the first of all speaks and writes.
 int train(const Recipe& recipe, const RankProcess& process, const TrainOptions& options, const RunData& rows) {
   const Machine machine = machine_for(recipe, int(process.here.size()));
@@ -202,6 +219,8 @@ int train(const Recipe& recipe, const RankProcess& process, const TrainOptions& 
                                           .stop = stop_requested(),
                                           .run = process.run,
                                           .heartbeat = environment(kHeartbeatFile).value_or(""),
+                                          .hang_s = hang_s(recipe),
+                                          .hung = [&](const std::string& why) { end_hung(process, why); },
                                           .rows = &rows});
     return finished ? kExitOk : status_of_stop();
   } catch (...) {

@@ -29,14 +29,9 @@ void fail(std::string_view kind) {
   if (kind == "slow") std::this_thread::sleep_for(std::chrono::seconds(2));
 }
 
-}  // namespace
-
-void plant_faults(const std::string& all, const std::string& number) {
-  faults = all;
-  attempt = number;
-}
-
-void fault_point(std::string_view point, int rank, int64_t step) {
+// Calls f(kind) for each fault of this point.
+template <class F>
+void for_each_planted(std::string_view point, int rank, int64_t step, const F& f) {
   if (faults.empty()) return;
   const std::string now = fmt::format("{}:{}:{}", point, rank, step);
   std::string_view left = faults;
@@ -46,8 +41,27 @@ void fault_point(std::string_view point, int rank, int64_t step) {
     const size_t at = fault.find('@');
     if (at == std::string_view::npos) continue;
     const std::string_view where = fault.substr(at + 1);
-    if (where == now + ":" + attempt || (where == now && attempt == "1")) fail(fault.substr(0, at));
+    if (where == now + ":" + attempt || (where == now && attempt == "1")) f(fault.substr(0, at));
   }
+}
+
+}  // namespace
+
+void plant_faults(const std::string& all, const std::string& number) {
+  faults = all;
+  attempt = number;
+}
+
+void fault_point(std::string_view point, int rank, int64_t step) { for_each_planted(point, rank, step, fail); }
+
+bool is_planted(std::string_view kind, std::string_view point, int rank, int64_t step) {
+  bool found = false;
+  for_each_planted(point, rank, step, [&](std::string_view planted) { found = found || planted == kind; });
+  return found;
+}
+
+void drag_if_planted(int rank) {
+  if (is_planted("drag", "run", rank, 0)) std::this_thread::sleep_for(std::chrono::milliseconds(8));
 }
 
 }  // namespace weft

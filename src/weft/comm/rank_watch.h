@@ -9,6 +9,12 @@
 
 namespace weft {
 
+// The ranks that are waited for are there and do not come: stopped, or nothing came from them for too long.
+class HangError : public CommError {
+ public:
+  using CommError::CommError;
+};
+
 // One call of a communicator. Two ranks that meet in a collective must say the same, but for the site.
 struct CommCall {
   const char* op = "";  // "all-reduce"

@@ -49,6 +49,7 @@ struct Recipe {
     int64_t seed = 1234;
     int64_t eval_interval = 0, eval_iters = 0, log_interval = 10;
     bool log_grad_norms = false;
+    int64_t check_replicas_interval = 0;  // 0: only before a save
     bool operator==(const Train&) const = default;
   } train;
   struct Objective {

@@ -140,6 +140,10 @@ std::vector<RecipeKey> recipe_keys(Recipe& r) {
        "steps between progress lines where standard error is no terminal; metrics.jsonl has every step", kMayChange},
       {"train.log_grad_norms", &t.log_grad_norms, anything(),
        "write the gradient norm of every tensor of every step to grad_norms.jsonl", kMayChange},
+      {"train.check_replicas_interval", &t.check_replicas_interval, count(0),
+       "steps between comparisons of what several ranks hold alike, by hashes: where one differs the run ends with "
+       "status 87 (docs/operations.md); each save begins with one, 0: only that",
+       kMayChange},
 
       {"objective.loss_type", choice(r.objective.loss_type), anything(),
        "dpo: -log sigmoid(beta D) (Rafailov et al. 2023), or (D - 1 / (2 beta))^2 (Azar et al. 2023); D is by how much "

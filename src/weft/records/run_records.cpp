@@ -5,7 +5,9 @@
 #include "weft/base/durable_file.h"
 #include "weft/base/error.h"
 #include "weft/base/host_name.h"
+#include "weft/base/json.h"
 #include "weft/records/clock.h"
+#include "weft/records/events.h"
 #include "weft/records/loss_chart.h"
 
 namespace weft {
@@ -66,6 +68,10 @@ void RunRecords::step(const StepRecord& record) {
 
 void RunRecords::sync() {
   if (metrics_) attempt(kMetrics, [&] { metrics_->sync_to_disk(); });
+}
+
+void RunRecords::event(const std::string& name, nlohmann::json more) {
+  attempt("events.jsonl", [&] { append_event(spec_.run, name, std::move(more)); });
 }
 
 void RunRecords::eval(const EvalRecord& record) {

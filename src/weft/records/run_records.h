@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <functional>
 #include <map>
+#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
 
@@ -33,6 +34,7 @@ class RunRecords {
   void tasks(const TasksRecord& record);
   void sync();  // blocks until metrics.jsonl would survive a loss of power
   void note(std::string_view line) { progress_.note(line); }
+  void event(const std::string& name, nlohmann::json more);  // append_event
   // Runs `write` and catches its FileErrors; reports the first one of each `file`.
   void attempt(const std::string& file, const std::function<void()>& write);
   // Draws loss.svg, and the same as text; says where the files are.

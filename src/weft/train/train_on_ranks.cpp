@@ -1,6 +1,7 @@
 #include "weft/train/train_on_ranks.h"
 
 #include "weft/comm/local_group.h"
+#include "weft/comm/rank_watch.h"
 #include "weft/train/rank_plan.h"
 #include "weft/train/train_phases.h"
 
@@ -13,33 +14,48 @@ void run_on_threads(const MeshSizes& sizes, const Mover& mover, const std::funct
     run_local(sizes, body, mover);
 }
 
+namespace {
+
+RunEnd train_rank(const RanksSetup& setup, const ProcessMesh& mesh, RankSigns& signs) {
+  const int rank = mesh.world->rank();
+  const Machine& machine = setup.machine.of_rank(rank);
+  RunData rows = setup.rows != nullptr ? *setup.rows : RunData();
+  if (setup.recipe.objective.precompute_ref_log_probs && !rows.train)
+    rows = open_rank_data(setup.recipe, prepare_run(setup.recipe, rank).model, *mesh.world, setup.terminal_fd);
+  RunReferences references = prepare_references(setup.recipe, rows, machine, mesh, setup.terminal_fd);
+  Trainer trainer(plan_of_rank(setup.recipe, *setup.machine.workspace_model, *mesh.world),
+                  {.recipe = setup.recipe,
+                   .machine = machine,
+                   .mesh = mesh,
+                   .stop = setup.stop,
+                   .terminal_fd = setup.terminal_fd,
+                   .heartbeat = setup.heartbeat,
+                   .signs = &signs,
+                   .data = &rows,
+                   .references = std::move(references)});
+  return trainer.run();
+}
+
+}  // namespace
+
 bool train_on_ranks(const RanksSetup& setup) {
   std::atomic<bool> finished{false};  // every rank says the same
   const bool phased = has_phases(setup.recipe);
   const std::vector<RunSpan> spans = phased ? run_spans(setup.recipe) : std::vector<RunSpan>();
-  const auto train = [&](const ProcessMesh& mesh) {
-    if (phased) {
-      finished = train_phases(setup, spans, mesh) == RunEnd::finished;
-      return;
+  const MeshSizes sizes = mesh_sizes_of(setup.recipe);
+  HangWatch watch({.run = setup.recipe.run.dir, .world = sizes.world(), .least_s = setup.hang_s, .hung = setup.hung});
+  const auto train = [&](const ProcessMesh& plain) {
+    RankSigns& signs = watch.join(plain.world->rank());
+    const ProcessMesh mesh = recorded(plain, signs.calls);
+    try {
+      finished =
+          (phased ? train_phases(setup, spans, mesh, signs) : train_rank(setup, mesh, signs)) == RunEnd::finished;
+    } catch (const HangError&) {
+      watch.write(signs);
+      throw;
     }
-    const Machine& machine = setup.machine.of_rank(mesh.world->rank());
-    const int rank = mesh.world->rank();
-    RunData rows = setup.rows != nullptr ? *setup.rows : RunData();
-    if (setup.recipe.objective.precompute_ref_log_probs && !rows.train)
-      rows = open_rank_data(setup.recipe, prepare_run(setup.recipe, rank).model, *mesh.world, setup.terminal_fd);
-    RunReferences references = prepare_references(setup.recipe, rows, machine, mesh, setup.terminal_fd);
-    Trainer trainer(plan_of_rank(setup.recipe, *setup.machine.workspace_model, *mesh.world),
-                    {.recipe = setup.recipe,
-                     .machine = machine,
-                     .mesh = mesh,
-                     .stop = setup.stop,
-                     .terminal_fd = setup.terminal_fd,
-                     .heartbeat = setup.heartbeat,
-                     .data = &rows,
-                     .references = std::move(references)});
-    finished = trainer.run() == RunEnd::finished;
   };
-  setup.run(mesh_sizes_of(setup.recipe), *setup.machine.mover, train);
+  setup.run(sizes, *setup.machine.mover, train);
   return finished;
 }
 

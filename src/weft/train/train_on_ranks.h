@@ -22,7 +22,10 @@ struct RanksSetup {
   const std::atomic<bool>& stop;
   int terminal_fd = 2;
   RunRanks run = run_on_threads;
-  std::string heartbeat = {};     // as Trainer has it
+  std::string heartbeat = {};  // as Trainer has it
+  // HangWatch's, of the ranks of this process: how long a step may last at least; who is told, and ends the process.
+  double hang_s = 900;
+  std::function<void(const std::string&)> hung = {};
   const RunData* rows = nullptr;  // the data that is open already, if the objective reads rows
 };
 bool train_on_ranks(const RanksSetup& setup);

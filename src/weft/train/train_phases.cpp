@@ -33,7 +33,8 @@ void require_own_references(const std::vector<RunSpan>& spans, int64_t steps_don
 
 }  // namespace
 
-RunEnd train_phases(const RanksSetup& setup, const std::vector<RunSpan>& spans, const ProcessMesh& mesh) {
+RunEnd train_phases(const RanksSetup& setup, const std::vector<RunSpan>& spans, const ProcessMesh& mesh,
+                    RankSigns& signs) {
   const int rank = mesh.world->rank();
   const Machine& machine = setup.machine.of_rank(rank);
   const std::vector<RunData> mixes = open_mixes(setup, spans, mesh);
@@ -62,6 +63,7 @@ RunEnd train_phases(const RanksSetup& setup, const std::vector<RunSpan>& spans, 
                      .stop = setup.stop,
                      .terminal_fd = setup.terminal_fd,
                      .heartbeat = setup.heartbeat,
+                     .signs = &signs,
                      .data = &mixes[size_t(span.mix)],
                      .references = references_of(span),
                      .phases = {&span, keeps_end, &found, carried ? &*carried : nullptr}});

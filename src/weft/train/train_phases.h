@@ -6,6 +6,7 @@
 namespace weft {
 
 // As Trainer::run of the whole run. Opens the data of all phases before the first step. `spans`: of the recipe.
-RunEnd train_phases(const RanksSetup& setup, const std::vector<RunSpan>& spans, const ProcessMesh& mesh);
+RunEnd train_phases(const RanksSetup& setup, const std::vector<RunSpan>& spans, const ProcessMesh& mesh,
+                    RankSigns& signs);
 
 }  // namespace weft

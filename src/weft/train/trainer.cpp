@@ -16,7 +16,6 @@
 #include "weft/comm/agree.h"
 #include "weft/models/fingerprint.h"
 #include "weft/models/hf_names.h"
-#include "weft/ops/checked.h"
 #include "weft/records/clock.h"
 #include "weft/train/checkpoint_folders.h"
 #include "weft/train/evaluate.h"
@@ -38,6 +37,13 @@ bool same_frozen(const Recipe& a, const Recipe& b) {
          a.objective.precompute_ref_log_probs == b.objective.precompute_ref_log_probs;
 }
 
+// Of each rank, its stage.
+std::vector<int> stages_of(const MeshSizes& sizes) {
+  std::vector<int> stages;
+  for (int r = 0; r < sizes.world(); ++r) stages.push_back(place_of(sizes, r).pp);
+  return stages;
+}
+
 std::optional<KeptArenas> arenas_for(const Recipe& recipe, CarriedRun* carried) {
   if (carried == nullptr) return {};
   if (!same_frozen(carried->recipe, recipe)) carried->arenas.frozen.reset();
@@ -53,6 +59,8 @@ Trainer::Trainer(RunPlan plan, const Setup& setup)
       keeps_end_(setup.phases.keeps_end),
       machine_(setup.machine),
       stop_(setup.stop),
+      signs_(setup.signs),
+      stragglers_(stages_of(setup.mesh.sizes)),
       rank_(std::move(plan), machine_, machine_.late ? setup.mesh : timed(setup.mesh, waits_, {.now_s = now_s}),
             arenas_for(recipe_, setup.phases.carried)),
       data_(setup.data != nullptr && setup.data->train
@@ -227,7 +235,9 @@ RunEnd Trainer::run() {
   for (bool asks = !follows_; step_ < end_step() && !(asks && stopped()); asks = true) {
     const StepRecord record = step_once();
     if (leads()) records_->step(record);
+    watch_stragglers(record.step_time_s);
     tell_of_rate();
+    if (due(recipe_.train.check_replicas_interval)) wait_check_replicas();
     if (saving_) add_time(save_s_, [&] { go_on_saving(SaveWait::no); });
     if (evaluation_due()) add_time(eval_s_, [&] { evaluate(); });
     if (tasks_due()) add_time(eval_s_, [&] { score_tasks(); });
@@ -263,6 +273,7 @@ RunEnd Trainer::run() {
 // Tells whoever watches over the run, and is where tests make it fail.
 void Trainer::enter(RunSection section) {
   if (leads()) records_->beat(section, step_);
+  if (signs_ != nullptr) signs_->enter(section, step_);
   fault_point(name_of(section), rank_.mesh.world->rank(), step_);
 }
 
@@ -270,10 +281,12 @@ StepRecord Trainer::step_once() {
   enter(RunSection::step);
   const double began = now_s();
   for (auto& [axis, time] : waits_) time = {};
-  const TrainingStep::Result result = step_run_.run(step_, step_, {.before_end = [this](const auto& so_far) {
-                                                      if (recipe_.train.log_grad_norms) log_grad_norms(so_far);
-                                                    }});
-  if (result.outcome == TrainingStep::Outcome::stuck) report_nonfinite(result.loss, result.grad_norm);
+  drag_if_planted(rank_.mesh.world->rank());
+  const TrainingStep::Watch watch{.before_end = [this](const auto& so_far) {
+    if (recipe_.train.log_grad_norms) log_grad_norms(so_far);
+  }};
+  TrainingStep::Result result = step_run_.run(step_, step_, watch);
+  if (result.outcome == TrainingStep::Outcome::stuck) result = run_again(result, watch);
   if (leads()) note_oddities(result);
   if (result.outcome == TrainingStep::Outcome::updated && result.lr > 0 && result.grad_norm > 0)
     adapter_changed_ = true;
@@ -434,28 +447,6 @@ bool Trainer::evaluation_due() const {
          (due(recipe_.train.eval_interval) || step_ == recipe_.train.train_iters);
 }
 
-// The weights are still those of before the step: the same step again, watched, stops at the first bad value.
-void Trainer::report_nonfinite(double loss, double norm) {
-  const std::string what = fmt::format("step {}: loss {}, gradient norm {}{}", step_ + 1, std::abs(loss), norm,
-                                       loss_scale_.kind == LossScale::Kind::none
-                                           ? ""
-                                           : fmt::format(" at the least loss scale, {}", loss_scale_.state.scale));
-  const std::string advice = fmt::format(
-      "; weights and checkpoints are those of step {}. Lower optimizer.lr, or look at the data of this step", step_);
-  go_on_saving(SaveWait::yes);
-  const std::string gradient = first_text(*rank_.mesh.pp, rank_.state.norm->wait_first_nonfinite(rank_.backend));
-  const std::string weight = wait_first_bad_weight();
-  const std::string began = weight.empty() ? "" : fmt::format("; the step began with {} are not finite", weight);
-  Checked watched(rank_.backend, {.finite = true, .memory = *machine_.memory});
-  try {
-    step_run_.run_batch(step_, {.backend = &watched});
-  } catch (const NumericsError& e) {
-    throw NumericsError(fmt::format("{}: first in {}{}{}", what, e.what(), began, advice));
-  }
-  throw NumericsError(
-      fmt::format("{}: {}{}", what, gradient.empty() ? "no single value is to blame" : gradient, advice));
-}
-
 // One line a step in grad_norms.jsonl; of a step that ran twice (a crash, a resume) the later line counts.
 void Trainer::log_grad_norms(const TrainingStep::Result& step) {
   const std::vector<GradNorm::Entry> entries = rank_.state.norm->wait_measure_parts(rank_.backend);
@@ -516,26 +507,12 @@ void Trainer::evaluate() {
     records_->note(fmt::format("step {}: no target of the held-out data counts: nothing to evaluate", step_));
 }
 
-// The watch of a step sees its loss and gradients; what the last update made of the weights shows only here.
-void Trainer::refuse_bad_weights() {
-  if (const std::string bad = wait_first_bad_weight(); !bad.empty())
-    throw NumericsError(
-        fmt::format("step {}: {} are not finite after the update; it is not saved, and older checkpoints are kept. "
-                    "Lower optimizer.lr, or look at the data of this step",
-                    step_, bad));
-}
-
 void Trainer::refuse_unchanged_adapter() const {
   if (rank_.plan.model.adapter && !adapter_changed_)
     throw FileError(
         fmt::format("after {} steps the adapter is as it began: each of them was skipped, or had a gradient or a "
                     "learning rate of 0; look at the data, optimizer.lr and the notes above",
                     step_));
-}
-
-// The report of the first rank that keeps a weight that is not finite; the same on every rank.
-std::string Trainer::wait_first_bad_weight() {
-  return first_text(*rank_.mesh.world, rank_.state.norm->wait_first_nonfinite_weight(rank_.backend));
 }
 
 }  // namespace weft

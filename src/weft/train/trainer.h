@@ -12,11 +12,13 @@
 #include "weft/train/batch_loader.h"
 #include "weft/train/checkpoint_save.h"
 #include "weft/train/evaluate_rows.h"
+#include "weft/train/hang_watch.h"
 #include "weft/train/matmul_rate.h"
 #include "weft/train/rank_run.h"
 #include "weft/train/run_data.h"
 #include "weft/train/run_phases.h"
 #include "weft/train/run_tasks.h"
+#include "weft/train/straggler_watch.h"
 #include "weft/train/training_step.h"
 
 namespace weft {
@@ -27,11 +29,19 @@ class NotSavedError : public FileError {
   using FileError::FileError;
 };
 
+// Ranks that should hold the same bytes do not: a fault of a machine has spoilt what the run has learnt.
+class CorruptionError : public Error {
+ public:
+  using Error::Error;
+};
+
 // A phase requires a result that the run does not have: it is saved, and stops before it.
 class UnmetError : public Error {
  public:
   using Error::Error;
 };
+
+struct NonFinite;
 
 // How Trainer::run ended: train_iters steps are done; it was stopped before; or the steps of its span are done, and
 // another one follows.
@@ -63,6 +73,7 @@ class Trainer {
     const std::atomic<bool>& stop;
     int terminal_fd = 2;            // progress goes there
     std::string heartbeat = {};     // the file of whoever watches over the run; empty: nobody does
+    RankSigns* signs = nullptr;     // for a HangWatch; none: nobody watches
     const RunData* data = nullptr;  // the data that is open already, which it shares; null: it opens its own
     RunReferences references = {};  // of that data
     // Of a run with phases (train_phases.h); all null: of one without.
@@ -75,7 +86,8 @@ class Trainer {
   };
   Trainer(RunPlan plan, const Setup& setup);
 
-  // Throws NumericsError, FileError, UnmetError; a NotSavedError where all went well but the last save.
+  // Throws NumericsError, CorruptionError, FileError, UnmetError; a NotSavedError where all went well but the last
+  // save.
   RunEnd run();
   // After span_done: for the Trainer of the next span, which is made when this one is gone.
   CarriedRun take_carried();
@@ -110,8 +122,11 @@ class Trainer {
   }
   void enter(RunSection section);
   StepRecord step_once();
+  void watch_stragglers(double step_s);
   void note_oddities(const TrainingStep::Result& result);
-  [[noreturn]] void report_nonfinite(double loss, double norm);
+  TrainingStep::Result run_again(const TrainingStep::Result& first, TrainingStep::Watch watch);
+  [[noreturn]] void report_nonfinite(const std::string& what, const NonFinite& found);
+  void wait_check_replicas();
   void log_grad_norms(const TrainingStep::Result& step);
   void evaluate();
   std::optional<EvalRecord> evaluate_text();
@@ -138,7 +153,11 @@ class Trainer {
   const bool keeps_end_;
   const Machine machine_;
   const std::atomic<bool>& stop_;
+  RankSigns* const signs_;
   CommTimes waits_;  // of the step; stays empty where devices wait, not the host
+  StragglerWatch stragglers_;
+  double compute_s_ = 0, wait_s_ = 0;  // of this rank, since the window of stragglers_ began
+  int64_t window_steps_ = 0;           // in it
   RankRun rank_;
   RunData data_;
   const RunTasks tasks_;

@@ -55,6 +55,7 @@ void Trainer::save(bool last) {
   const bool waits = last || !recipe_.checkpoint.async_save;
   enter(waits ? RunSection::save : RunSection::snapshot);
   refuse_bad_weights();
+  wait_check_replicas();
   try {
     refuse_unchanged_adapter();
     begin_save();

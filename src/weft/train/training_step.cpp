@@ -3,14 +3,18 @@
 #include <algorithm>
 #include <cmath>
 
+#include "weft/base/fault_point.h"
 #include "weft/base/rng.h"
+#include "weft/train/planted_numbers.h"
 
 namespace weft {
 
 TrainingStep::Result TrainingStep::run(int64_t step, int64_t batch, const Watch& watch) const {
   const int64_t updates = step - loss_scale_.state.skipped_steps;  // the optimizer knows no other steps
   const OpenSource::Counted counted = batches_.counted(batch);
+  for (const char* point : {"weights", "moment"}) plant_number(rank_.state.params, point, step);
   const double loss = run_batch(batch, counted, watch), scale = loss_scale_.state.scale;
+  plant_number(rank_.state.params, watch.again ? "gradient_again" : "gradient", step);
   Result result{.targets = counted.targets,
                 .loss = loss,
                 .grad_norm = rank_.state.norm->wait_measure(rank_.backend) / scale,
@@ -26,15 +30,22 @@ TrainingStep::Result TrainingStep::run(int64_t step, int64_t batch, const Watch&
   if (counted.further > 0) result.mtp_loss = rank_.executor.mtp_loss() / double(counted.further);
   if (const RouterRecords* routers = rank_.state.model.routers())
     result.routers = routers->report(rank_.plan.step.global_tokens(), rank_.plan.step.counts_experts);
-  const bool finite = std::isfinite(loss) && std::isfinite(result.grad_norm);  // the same on every rank, as both are
+  const bool finite = wait_all_finite(loss, result.grad_norm);
   if (!finite) result.outcome = loss_scale_.may_skip() ? Outcome::skipped : Outcome::stuck;
   if (result.outcome == Outcome::stuck) return result;
   if (watch.before_end) watch.before_end(result);
   if (finite)
-    update(updates, result);
+    update(step, updates, result);
   else
     loss_scale_.count_overflow();
   return result;
+}
+
+// Loss and norm are the same on every rank, unless a fault has spoilt one rank's copy of them: all decide alike.
+bool TrainingStep::wait_all_finite(double loss, double norm) const {
+  double bad = std::isfinite(loss) && std::isfinite(norm) ? 0 : 1;
+  rank_.mesh.world->all_reduce({&bad, DType::f64, {1}}).wait();
+  return bad == 0;
 }
 
 double TrainingStep::run_batch(int64_t batch, const Watch& watch) const {
@@ -62,7 +73,8 @@ double TrainingStep::run_batch(int64_t batch, const OpenSource::Counted& counted
   return objective_.loss(weighted, rank_.executor.sums());
 }
 
-void TrainingStep::update(int64_t updates, const Result& result) const {
+void TrainingStep::update(int64_t step, int64_t updates, const Result& result) const {
+  if (is_planted("skip", "update", rank_.mesh.world->rank(), step)) return loss_scale_.count_good();
   const double scale = clip_scale(result.grad_norm, recipe_.optimizer.clip_grad) / result.loss_scale;
   update_all(rank_.backend, *rank_.plan.optimizer, rank_.state.params, rank_.executor.scratch(),
              {.lr = result.lr, .grad_scale = scale, .step = std::max<int64_t>(1, updates + 1 + older_)});
@@ -70,6 +82,7 @@ void TrainingStep::update(int64_t updates, const Result& result) const {
     routers->wait_correct(rank_.state.params, recipe_.moe.bias_update_rate);
   rank_.check_used();
   loss_scale_.count_good();
+  plant_number(rank_.state.params, "values", step);
 }
 
 }  // namespace weft

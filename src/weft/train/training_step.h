@@ -38,7 +38,7 @@ class TrainingStep {
   enum class Outcome : uint8_t {
     updated,
     skipped,  // loss or norm is not finite: weights and optimizer state stay, the loss scale has counted it
-    stuck     // neither is finite, and no loss scale may fall: nothing has changed
+    stuck     // neither is finite, and no loss scale may fall: nothing has changed, and the step may run again
   };
   struct Result {
     int64_t targets;         // that count in the batch
@@ -54,6 +54,7 @@ class TrainingStep {
     Backend* backend = nullptr;  // of forward and backward: a decorator of the rank's
     std::function<void(const Action*, const Instruction&)> begins = {};  // Executor::StepInput's
     std::function<void(const Result&)> before_end = {};  // gradients are whole sums; not where the step is stuck
+    bool again = false;                                  // the step was stuck, and runs for the second time
   };
   // Step `step`, from 0, of which loss_scale.state.skipped_steps have been skipped, by this batch of the data, whose
   // number is also dropout's. The numbers differ only where a trial repeats a batch that was skipped. Blocks.
@@ -63,7 +64,8 @@ class TrainingStep {
 
  private:
   double run_batch(int64_t batch, const OpenSource::Counted& counted, const Watch& watch) const;
-  void update(int64_t updates, const Result& result) const;
+  bool wait_all_finite(double loss, double norm) const;
+  void update(int64_t step, int64_t updates, const Result& result) const;
 
   const Recipe& recipe_;
   RankRun& rank_;

@@ -151,7 +151,10 @@ void MpiHub::arrived(int from, LetterPtr letter) {
     return;
   }
   if (note.kind == NoteKind::failed) {
-    if (failure_.empty()) failure_.assign(reinterpret_cast<const char*>(letter->payload), size_t(note.payload_bytes));
+    if (failure_.empty()) {
+      failure_.assign(reinterpret_cast<const char*>(letter->payload), size_t(note.payload_bytes));
+      failed_as_ = note.still ? Failure::hang : Failure::other;
+    }
   } else {
     status_[size_t(from)] = note;
   }
@@ -256,29 +259,31 @@ void MpiHub::check_peers(const Operation& operation, double still_s) {
       fail(fmt::format("rank {} ({}) is gone, and {}", r, peers_.name(r), me));
     if (is == HostPeers::Is::stopped && still_s > patience_.stopped_s)
       fail(fmt::format("rank {} ({}) has been stopped by a signal for {:.0f} s or more, and {}", r, peers_.name(r),
-                       patience_.stopped_s, me));
+                       patience_.stopped_s, me),
+           Failure::hang);
   }
   if (still_s < patience_.timeout_s || missing.empty()) return;
   std::string waited_for;
   for (const int r : missing)
     waited_for += fmt::format("{}rank {} ({})", waited_for.empty() ? "" : ", ", r, peers_.name(r));
-  fail(fmt::format("{} since {:.0f} s, for {}", me, still_s, waited_for));
+  fail(fmt::format("{} since {:.0f} s, for {}", me, still_s, waited_for), Failure::hang);
 }
 
-void MpiHub::tell_failure(const std::string& why) {
+void MpiHub::tell_failure(const std::string& why, Failure kind) {
   if (failure_.empty()) {
     failure_ = why;
+    failed_as_ = kind;
     const auto text = std::as_bytes(std::span(why)).first(std::min(why.size(), Letter::kPayload));
     for (int r = 0; r < size(); ++r)
-      if (r != rank()) post_.send(r, {.kind = NoteKind::failed}, text);
+      if (r != rank()) post_.send(r, {.kind = NoteKind::failed, .still = kind == Failure::hang}, text);
   }
   const Clock::time_point began = Clock::now();
   while (!post_.all_sent() && since_s(began) < kLinger_s) std::this_thread::sleep_for(kSleep);
 }
 
-void MpiHub::fail(const std::string& why) {
-  tell_failure(why);
-  throw CommError(failure_);
+void MpiHub::fail(const std::string& why, Failure kind) {
+  tell_failure(why, kind);
+  throw_failure();
 }
 
 bool MpiHub::all_ended() const {

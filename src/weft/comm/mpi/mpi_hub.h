@@ -79,9 +79,10 @@ class MpiHub {
   // The operation's tensors end before it has finished. Transfers under way complete first, unless that takes seconds;
   // no other begins.
   void abandon(const Operation& operation) noexcept;
-  // Tells all ranks, then throws it.
-  [[noreturn]] void fail(const std::string& why);
-  void tell_failure(const std::string& why);
+  enum class Failure : uint8_t { other, hang };
+  // Tells all ranks, then throws it: a HangError where it is a hang.
+  [[noreturn]] void fail(const std::string& why, Failure kind = Failure::other);
+  void tell_failure(const std::string& why, Failure kind = Failure::other);
   // Returns when every rank has called it. Throws CommError where one cannot.
   void finish();
   void close() { post_.close(); }  // before MPI ends
@@ -96,7 +97,11 @@ class MpiHub {
   void move_all();
   void arrived(int from, LetterPtr letter);
   void check_alive() const {
-    if (!failure_.empty()) throw CommError(failure_);
+    if (!failure_.empty()) throw_failure();
+  }
+  [[noreturn]] void throw_failure() const {
+    if (failed_as_ == Failure::hang) throw HangError(failure_);
+    throw CommError(failure_);
   }
   static void rest(double still_s);
   void look_around(const Operation& operation, double still_s);
@@ -113,6 +118,7 @@ class MpiHub {
   int num_groups_ = 0;        // made here; the others have letters only
   std::vector<Note> status_;  // the last of each rank; of kind call: none yet
   std::string failure_;
+  Failure failed_as_ = Failure::other;
   int64_t events_ = 0;
 };
 

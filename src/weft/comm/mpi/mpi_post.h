@@ -26,7 +26,8 @@ struct Note {
   NoteKind kind = NoteKind::call;
   uint8_t group = 0;  // which of the communicators, counted in the order they were made in
   DType dtype = DType::u8;
-  bool still = false;  // of waiting: no part of a tensor is under way to or from this rank
+  // Of waiting: no part of a tensor is under way to or from this rank. Of failed: it is a HangError.
+  bool still = false;
   int32_t peer = -1, line = 0, payload_bytes = 0;
   int64_t number = 0, elements = 0;
   uint64_t sent = 0, received = 0;  // of waiting and ended: what MpiPost says then

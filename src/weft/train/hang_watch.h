@@ -1,0 +1,82 @@
+// Finds out that a run's step does not end, which ranks wait where, and which did not come there.
+//
+// A thread of each process looks at the ranks in it. A step that lasts eight times as long as the longest so far in
+// this phase, and at least `least_s`, hangs: each process then writes what its ranks were in to RUN/hang/rank-R.json,
+// reads what the others have written within seconds, and ends the run. Sections that wait for disks are not watched,
+// nor is the first step; time in which the process itself was stopped does not count.
+#pragma once
+#include <condition_variable>
+#include <deque>
+#include <filesystem>
+#include <functional>
+#include <mutex>
+#include <string>
+#include <thread>
+
+#include "weft/comm/recorded.h"
+#include "weft/records/heartbeat.h"
+
+namespace weft {
+
+// What a rank tells its watch. Thread-safe.
+class RankSigns {
+ public:
+  explicit RankSigns(int rank) : rank(rank) {}
+  const int rank;
+  FlightRecord calls;
+  void enter(RunSection section, int64_t step);
+  struct Seen {
+    RunSection section = RunSection::setup;
+    int64_t step = 0, number = 0;  // of the sections so far
+    double longest_s = 0;          // of the steps of this phase that have ended
+  };
+  Seen seen() const;
+
+ private:
+  mutable std::mutex mutex_;
+  Seen seen_;
+  double since_s_ = 0;
+};
+
+class HangWatch {
+ public:
+  struct Spec {
+    std::filesystem::path run;
+    int world = 1;
+    double least_s = 30;
+    // Told once, what has been found; ends the process. None: nobody watches.
+    std::function<void(const std::string&)> hung = {};
+  };
+  explicit HangWatch(Spec spec);
+  ~HangWatch();
+  HangWatch(const HangWatch&) = delete;
+  HangWatch& operator=(const HangWatch&) = delete;
+  // A rank of this process joins. The signs live as long as the watch. Any thread.
+  RankSigns& join(int rank);
+  // What a rank of this process was in, to its file: where its communicator has found the hang. Does not throw.
+  void write(const RankSigns& signs) const noexcept;
+
+ private:
+  void run();
+  bool look(double passed_s);
+  void report(double still_s);
+
+  const Spec spec_;
+  std::mutex mutex_;
+  std::condition_variable news_;
+  bool ends_ = false;
+  struct Watched {
+    explicit Watched(int rank) : signs(rank) {}
+    RankSigns signs;
+    int64_t number = -1;  // of the section when it was looked at last
+    double still_s = 0;   // since it changed
+  };
+  std::deque<Watched> ranks_;
+  std::thread thread_;
+};
+
+// What the files of a hang say, of ranks that wait and those that they wait for: one line. `since_s`: of
+// std::chrono::system_clock; older files are of another hang.
+std::string hang_text(const std::filesystem::path& folder, int world, double since_s);
+
+}  // namespace weft

@@ -1,0 +1,72 @@
+// Ranks that do not come, and ranks that come late.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "apps/small_run.h"
+#include "weft/base/json.h"
+
+namespace weft {
+namespace {
+
+using testing::Finished;
+using Words = std::vector<std::string>;
+
+class SlowRanks : public testing::SmallRun {
+ protected:
+  void TearDown() override {
+    ::unsetenv("WEFT_HANG_SECONDS");
+    SmallRun::TearDown();
+  }
+  Finished slow(const std::string& faults, const Words& more, const std::string& command = "train") {
+    fail_by(faults);
+    Words words{command, (dir_ / "r.toml").string(), "run.dir=" + (dir_ / "r").string(), "parallel.dp=2",
+                "train.train_iters=6"};
+    words.insert(words.end(), more.begin(), more.end());
+    return testing::weft(words);
+  }
+};
+using SlowRanksSlow = SlowRanks;
+
+TEST_F(SlowRanks, AStepThatHangsEndsTheRunAndNamesWhoDidNotComeWhere) {
+  ::setenv("WEFT_HANG_SECONDS", "0.5", 1);
+  const Finished f = slow("hang@step:1:4", {});
+  EXPECT_EQ(f.status, 86) << f.err;
+  EXPECT_SAYS(f.err, "step 5: nothing has gone on for ");
+  EXPECT_SAYS(f.err, "rank 1 (process ");
+  EXPECT_SAYS(f.err, "is in no call, its last was all-reduce ");
+  EXPECT_SAYS(f.err, "; rank 0 waits in all-reduce ");
+  const auto events = events_of("r", "hang");
+  ASSERT_EQ(events.size(), 1u);
+  EXPECT_EQ(events[0]["step"], 5);
+  const nlohmann::json waits = read_json_file(dir_ / "r/hang/rank-0.json");
+  const nlohmann::json away = read_json_file(dir_ / "r/hang/rank-1.json");
+  ASSERT_EQ(waits["calls"].size(), 64u);
+  ASSERT_EQ(away["calls"].size(), 64u);
+  EXPECT_EQ(away["calls"].back()["is"], "done");
+  const auto waited =
+      std::find_if(waits["calls"].begin(), waits["calls"].end(), [](const auto& c) { return c["is"] == "waited"; });
+  ASSERT_NE(waited, waits["calls"].end());
+  EXPECT_EQ((*waited)["number"].get<int64_t>(), away["calls"].back()["number"].get<int64_t>() + 1);
+}
+
+TEST_F(SlowRanksSlow, UnderASupervisorAHangIsNamedByItsRanksAndTheRunGoesOn) {
+  const Finished f = slow("hang@step:1:4", {"--hang-seconds", "1"}, "supervise");
+  ASSERT_EQ(f.status, 0) << f.err;
+  EXPECT_EQ(causes_of("r"), (Words{"hang", "finished"}));
+  EXPECT_SAYS(std::string(events_of("r", "ended")[0]["reason"]), "rank 1 (process ");
+}
+
+TEST_F(SlowRanksSlow, ARankThatIsSlowForFiftyStepsIsReportedAndNotEnded) {
+  const Finished f = slow("drag@run:1:0", {"train.train_iters=51", "checkpoint.save_interval=0"});
+  ASSERT_EQ(f.status, 0) << f.err;
+  EXPECT_SAYS(f.err, "step 50: rank 1 is slow since step 1: it computes ");
+  const auto events = events_of("r", "straggler");
+  ASSERT_EQ(events.size(), 1u);
+  EXPECT_EQ(events[0]["rank"], 1);
+  EXPECT_EQ(events[0]["since_step"], 1);
+  EXPECT_GT(events[0]["compute_s"].get<double>(), events[0]["median_s"].get<double>());
+}
+
+}  // namespace
+}  // namespace weft
