@@ -18,6 +18,7 @@ namespace {
 constexpr int kDepths = 5;
 constexpr std::array<int, kDepths> kEffort = {1, 64, 128, 128, 256};  // to look once more, in any unit
 constexpr int kEffortAtOnce = 4096;                                   // however many threads share it
+constexpr int64_t kMostUnused = 64;                                   // devices, of which fewer are looked for
 constexpr size_t kNearest = 16;                                       // layouts that are measured where none fits
 constexpr double kFrontRooms[] = {1, 0.5};                            // parts of a device's memory
 
@@ -248,6 +249,22 @@ std::string nearest_of(const Search& search, LayoutPlanner& planner, double room
                      (bytes - room) / gib);
 }
 
+// Where there is no layout of so many devices: how many fewer there is one of.
+std::string usable_of(const SearchSpec& spec, const Recipe& recipe, const ModelSpec& model,
+                      const ClusterSpec& cluster) {
+  const int64_t most = spec.device_counts.back();
+  int64_t refused = 0;
+  for (int64_t n = most - 1; n >= std::max<int64_t>(1, most - kMostUnused); --n)
+    if (!layouts_on(n, recipe, model, cluster, refused).empty())
+      return fmt::format(
+          "no layout is of {} devices: the batch of {} sequences and the model cannot be cut so; {} can be used, and "
+          "{} "
+          "left over",
+          most, recipe.train.global_batch_size, n, most - n);
+  return fmt::format("no layout is of {} devices: the batch of {} sequences and the model cannot be cut so", most,
+                     recipe.train.global_batch_size);
+}
+
 }  // namespace
 
 double usual_reserve(const ClusterSpec& cluster) {
@@ -292,6 +309,11 @@ SearchResult search_layouts(const Recipe& recipe, const HfConfig& config, const 
   search.counts.refused = result.counts.refused;
   result.best = search.run(all, result.room_bytes);
   result.counts = search.counts;
+  for (FoundLayout& found : result.best) found = best_order(found, planner, cluster, result.room_bytes);
+  std::stable_sort(result.best.begin(), result.best.end(), [&](const FoundLayout& a, const FoundLayout& b) {
+    return value_of(spec, cluster, a.step.step_s, a.layout.num_devices()) <
+           value_of(spec, cluster, b.step.step_s, b.layout.num_devices());
+  });
   for (FoundLayout& found : result.best)
     found.neighbours = why_neighbours_are_worse(found, planner, cluster, result.room_bytes);
   SearchSpec fastest = spec;
@@ -302,7 +324,8 @@ SearchResult search_layouts(const Recipe& recipe, const HfConfig& config, const 
     Search any(fastest, cluster, bounds, planner);
     const auto there = any.run(all, result.room_bytes);
     const auto price = [&](const FoundLayout& f) { return f.price * double(spec.steps); };
-    result.nearest = there.empty()
+    result.nearest = all.empty() ? usable_of(spec, recipe, bounds.model(), cluster)
+                     : there.empty()
                          ? nearest_of(any, planner, result.room_bytes)
                          : fmt::format(
                                "no layout keeps deadline and budget; the fastest, {} on {} devices, takes {:.4g} h "
@@ -318,6 +341,7 @@ SearchResult search_layouts(const Recipe& recipe, const HfConfig& config, const 
       for (FoundLayout& f : one.run(layouts, result.room_bytes * part)) near_front.push_back(std::move(f));
     }
   result.front = front_of(std::move(near_front));
+  result.right = right_size(result.best[0], planner, result.room_bytes);
   return result;
 }
 
