@@ -17,7 +17,7 @@ HfConfig config_of_width(int64_t width) {
                           {"model_type", "llama"},
                           {"hidden_size", width},
                           {"intermediate_size", 2 * width},
-                          {"num_hidden_layers", 2},
+                          {"num_hidden_layers", 1},
                           {"num_attention_heads", 2},
                           {"num_key_value_heads", 2},
                           {"vocab_size", 1000},
@@ -72,12 +72,13 @@ TEST(LossPlan, TimeAndPriceAreThoseOfTheTokensThatALossTakes) {
     EXPECT_GT(r.batch, 1);  // one sequence a step leaves a device idle
   }
   EXPECT_LT(plan.rows[1].run_s, plan.rows[0].run_s);
+  EXPECT_TRUE(plan.no_help.empty());
   EXPECT_EQ(to_json(plan, ask)["rows"][0]["to_target"]["run_s"], plan.rows[0].run_s);
   EXPECT_SAYS(to_string(plan, ask, priced_cluster()), "to a loss of 3.5");
 }
 
 TEST(LossPlan, ABudgetBuysWhatItsTimeReaches) {
-  const LossAsk ask{.budget = 2, .device_counts = {1, 2}};
+  const LossAsk ask{.budget = 2, .device_counts = {1}};
   const LossPlan plan = planned(ask);
   for (const LossRow& r : plan.rows) {
     EXPECT_NEAR(r.spent_s, 3600 / double(r.devices), 1e-9);
@@ -101,7 +102,6 @@ TEST(LossPlan, NamesTheDevicesBeyondWhichMoreDoNotHelp) {
     const LossPlan plan = planned(ask, slow);
     ASSERT_EQ(plan.no_help.size(), 1u);
     EXPECT_SAYS(plan.no_help[0], "small: more than 1 devices no longer help: 2 ");
-    EXPECT_TRUE(planned(ask).no_help.empty());
   }
 }
 

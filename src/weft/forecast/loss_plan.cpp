@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "weft/base/error.h"
+#include "weft/forecast/best_layouts.h"
 #include "weft/recipe/recipe_keys.h"
 
 namespace weft {
@@ -86,7 +87,7 @@ class LossPlanner {
   void try_batch(const LossModel& model, int64_t batch, LossRow& row) const {
     Recipe recipe = recipe_;
     recipe.train.global_batch_size = batch;
-    const SearchResult result = search_layouts(
+    const SearchResult result = best_layouts(
         recipe, model.config, cluster_, profiles_,
         {.device_counts = {row.devices}, .most = 1, .reserve_bytes = ask_.reserve_bytes, .threads = ask_.threads});
     if (result.best.empty()) {

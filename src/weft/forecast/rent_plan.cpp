@@ -5,6 +5,7 @@
 #include <set>
 
 #include "weft/base/error.h"
+#include "weft/forecast/best_layouts.h"
 
 namespace weft {
 namespace {
@@ -157,11 +158,11 @@ std::vector<RentWay> ways_to_rent(const Offers& offers) {
 RentSite site_of(const Offer& offer, const Recipe& recipe, const HfConfig& config, const Profiles& profiles,
                  int threads) {
   RentSite site{.name = offer.name};
-  const SearchResult result = search_layouts(recipe, config, offer.cluster, profiles,
-                                             {.device_counts = {offer.cluster.num_devices},
-                                              .most = 1,
-                                              .reserve_bytes = usual_reserve(offer.cluster),
-                                              .threads = threads});
+  const SearchResult result = best_layouts(recipe, config, offer.cluster, profiles,
+                                           {.device_counts = {offer.cluster.num_devices},
+                                            .most = 1,
+                                            .reserve_bytes = usual_reserve(offer.cluster),
+                                            .threads = threads});
   if (result.best.empty()) {
     site.why_not = result.nearest.empty() ? "the model cannot be cut to so many devices" : result.nearest;
     return site;

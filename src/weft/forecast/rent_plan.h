@@ -33,7 +33,7 @@ struct RentOutcome {
   double run_s = 0, price = 0;
   double rented_hours = 0;
   int64_t moves = 0;    // of the checkpoint
-  bool beaten = false;  // another one is both sooner and cheaper
+  bool beaten = false;  // another one is no later and no dearer
 };
 
 struct RentPlan {

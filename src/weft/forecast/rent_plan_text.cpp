@@ -15,7 +15,7 @@ std::string to_string(const RentPlan& plan) {
                                             s.layout.num_devices(), to_string(s.layout))
                               : fmt::format("  {:<28} {}\n", s.name, s.why_not);
   text += fmt::format(
-      "\nfrom Monday 0:00 UTC on, with failures and preemptions as expected; * no other is sooner and as "
+      "\nfrom Monday 0:00 UTC on, with failures and preemptions as expected; * no other is as soon and as "
       "cheap\n  {:>12} {:>12} {:>8} {:>6}   way\n",
       "price", "time", "rented", "moves");
   for (const RentOutcome& o : plan.outcomes)
