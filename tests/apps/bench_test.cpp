@@ -118,12 +118,15 @@ TEST(BenchStep, TimesARankOfALayout) {
   const testing::TempDir dir;
   const std::string trace = (dir / "trace").string();
   for (const std::string layout : {"parallel.cp=2", "parallel.dp=2", "parallel.pp=2"}) {
-    const Finished f = bench_step({layout, "run.backend=ref", "train.seq_length=16", "--trace", trace});
+    const Finished f = bench_step({layout, "run.backend=ref", "train.seq_length=16", "--trace", trace, "--again"});
     ASSERT_EQ(f.status, 0) << layout << ": " << f.err;
     EXPECT_SAYS(f.out, "2 ranks, of which this is rank 0");
     EXPECT_SAYS(f.out, "whole step ");
     EXPECT_SAYS(testing::slurp(trace), "attention_backward");
   }
+  const Finished twice = bench_step({"run.backend=ref", "--trace", trace});
+  EXPECT_EQ(twice.status, 2);
+  EXPECT_SAYS(twice.err, "is there already; name another file, or add --again");
   const Finished processes = bench_step({"parallel.dp=2", "run.ranks=mpi"});
   EXPECT_EQ(processes.status, 2);
   EXPECT_SAYS(processes.err, "the nearest that works: run.ranks = \"local\"");

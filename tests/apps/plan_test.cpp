@@ -157,6 +157,84 @@ TEST_F(Plan, SaysHowTheModelAnswersOnDevices) {
   EXPECT_SAYS(plan({"--ranks", "2", "--cluster", "H100-SXM"}).err, "it needs --search or --serve");
 }
 
+TEST_F(Plan, ReplacesNoFileUnasked) {
+  const std::string file = (dir_ / "mine").string();
+  const auto kept = [&](std::vector<std::string> args) {
+    spill(file, "mine");
+    const Finished f = weft(args);
+    EXPECT_EQ(f.status, 2) << f.out;
+    EXPECT_SAYS(f.err, file + ": is there already; name another file, or add --again");
+    EXPECT_EQ(slurp(file), "mine");
+    args.push_back("--again");
+    EXPECT_EQ(weft(args).status, 0) << f.err;
+    EXPECT_NE(slurp(file), "mine");
+  };
+  const std::string recipe = (dir_ / "r.toml").string(), rows = (dir_ / "rows.csv").string();
+  spill(rows,
+        "id,gpu,precision,n_layers,d_model,n_heads,ffn,vocab,seq_len,n_gpus,global_batch\n"
+        "one,H100-80GB,bf16,2,64,2,128,1000,128,1,2\n");
+  kept({"plan", recipe, "parallel.pp=2", "--schedule", "--schedule-svg", file});
+  kept({"plan", recipe, "--cluster", "H100-SXM", "--search", "--ranks", "1", "--write", file});
+  kept({"plan", "score", rows, "--out", file});
+  kept({"plan", "score", rows, "--fit", file});
+  spill(file, "");
+  EXPECT_EQ(weft({"plan", "score", rows, "--out", file}).status, 0);  // nothing is lost
+  EXPECT_SAYS(plan({"--again"}).err, "it needs one of them");
+}
+
+TEST_F(Plan, TakesThePrecisionThatTheDevicesHave) {
+  const auto noted = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), {"train.precision=auto", "run.backend=cpu"});
+    const Finished f = plan(more);
+    EXPECT_EQ(f.status, 0) << f.err;
+    return f.err;
+  };
+  EXPECT_SAYS(noted({"--cluster", "V100-SXM2"}), "note: train.precision = \"auto\" takes fp16: 125 Tflop/s in 16 bits");
+  EXPECT_SAYS(noted({"--cluster", "H100-SXM"}), "takes bf16: 989.4 Tflop/s in 16 bits");
+  EXPECT_SAYS(noted({"--cluster", "H100-SXM"}), "weft does not train in the device's fp8 yet");
+  const std::string written = (dir_ / "w.toml").string();
+  noted({"--cluster", "V100-SXM2", "--search", "--ranks", "1", "--write", written});
+  EXPECT_SAYS(slurp(written), "precision = \"fp16\"");
+  EXPECT_SAYS(noted({}), "these cores ");
+  EXPECT_EQ(plan({"train.precision=auto"}).err.find("takes"), std::string::npos);  // backend ref has but one
+}
+
+TEST_F(Plan, SaysWhatALossCosts) {
+  const auto loss = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), {"plan", "loss", (dir_ / "r.toml").string(), "--cluster", "H100-SXM", "--ranks", "1"});
+    return weft(more);
+  };
+  const Finished f = loss({"--target", "3.5", "--deadline", "1h", "--json"});
+  ASSERT_EQ(f.status, 0) << f.err;
+  const nlohmann::json row = nlohmann::json::parse(f.out)["rows"][0];
+  EXPECT_TRUE(row["to_target"]["run_s"].is_null()) << row;  // so small a model never has it
+  EXPECT_GT(row["within_limits"]["loss"], 3.5);
+  EXPECT_SAYS(loss({"--target", "3.5"}).out, "L = 1.817 + 482 / N^0.3478 + 2085 / D^0.3658\n  Besiroglu et al. 2024");
+  EXPECT_SAYS(loss({}).err, "weft plan loss needs a question: --target 2.6");
+  EXPECT_SAYS(loss({"--target", "3.5", "--runs", (dir_ / "none").string()}).err, "name the folder of a run");
+  EXPECT_SAYS(loss({"--target", "3.5", "model.init=pretrained"}).err, "the nearest that works: model.init");
+}
+
+TEST_F(Plan, SaysWhatARunCostsOnRentedDevices) {
+  spill(dir_ / "prices.toml",
+        "[[offer]]\nprovider = \"somebody\"\ncluster = \"H100-SXM\"\ndevices = 1\n[[offer.price]]\n"
+        "per_device_hour = 3.0\n");
+  const std::vector<std::string> args{"plan",
+                                      "rent",
+                                      (dir_ / "r.toml").string(),
+                                      "train.train_iters=1000",
+                                      "--prices",
+                                      (dir_ / "prices.toml").string()};
+  const Finished f = weft(args);
+  ASSERT_EQ(f.status, 0) << f.err;
+  EXPECT_SAYS(f.out, "somebody, on demand\n");
+  std::vector<std::string> in_json = args;
+  in_json.push_back("--json");
+  const nlohmann::json way = nlohmann::json::parse(weft(in_json).out)["ways"][0];
+  EXPECT_NEAR(way["price"].get<double>(), way["run_s"].get<double>() / 3600 * 3, 1e-9);
+  EXPECT_SAYS(weft({"plan", "rent", args[2], "--prices", "none.toml"}).err, "none.toml: cannot be read");
+}
+
 // `weft new`
 class NewRecipes : public ::testing::Test {
  protected:

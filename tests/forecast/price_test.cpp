@@ -1,6 +1,7 @@
 // The time of a step: its parts, its pipeline, and what may never make it slower.
 #include <gtest/gtest.h>
 
+#include <nlohmann/json.hpp>
 #include <numeric>
 
 #include "support.h"
@@ -246,6 +247,25 @@ TEST(Forecast, FiguresFollowFromTheStep) {
   EXPECT_NEAR(f.mfu(), f.work.arithmetic.model_flops / 989.4e12 / f.step.step_s, 1e-9);
   EXPECT_GT(f.memory_bytes(), 0);
   EXPECT_TRUE(f.fits());
+}
+
+TEST(Price, OnSpotDevicesPreemptionsCountBesideFailures) {
+  ClusterSpec cluster = parse_cluster(
+      "preset = \"H100-SXM\"\n[price]\nper_device_hour = 3.0\nspot_per_device_hour = 1.0\n"
+      "preemptions_per_device_hour = 0.3\n[failures]\nper_device_hour = 0.2\n",
+      "c.toml");
+  const RunForecast f = forecast(recipe_with(2, 1, 1), cluster);
+  EXPECT_NEAR(f.spot_failures().mean_s_between, 3600, 1e-6);  // two devices, each lost every two hours
+  const int64_t steps = int64_t(36000 / f.step.step_s);
+  const nlohmann::json json = to_json(f, steps);
+  const FailureSpec lost = f.spot_failures();
+  const double run_s = expected_run_s(f.step.step_s * double(steps), best_save_interval(lost), lost);
+  EXPECT_NEAR(json["on_spot"]["run_s"].get<double>(), run_s, 1e-6 * run_s);
+  EXPECT_NEAR(json["on_spot"]["price"].get<double>(), run_s / 3600 * 2, 1e-6 * run_s);
+  EXPECT_SAYS(to_string(f, steps), "on spot devices");
+  EXPECT_EQ(to_toml(parse_cluster(to_toml(cluster), "again")), to_toml(cluster));
+  cluster.preemptions_per_device_hour = 0;
+  EXPECT_FALSE(to_json(forecast(recipe_with(2, 1, 1), cluster), steps).contains("on_spot"));
 }
 
 }  // namespace

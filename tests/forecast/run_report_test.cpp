@@ -184,6 +184,32 @@ TEST(RunReport, ABudgetOfMemoryIsNoPartOfOtherLayouts) {
   EXPECT_EQ(with_choice(recipe, other).parallel.memory_budget, "");
 }
 
+TEST(RunReport, APointOfABenchmarkCostsTheStepsThatItTook) {
+  RecordedRun run = recorded(reported_recipe());
+  run.metrics.steps[2].save_s = 2;
+  run.metrics.tasks = {{.step = 1, .results = {{"it.acc", 0.5}, {"it.acc_stderr", 0.003}, {"new.acc", 0.5}}},
+                       {.step = 3, .results = {{"it.acc", 0.54}, {"it.acc_stderr", 0.004}}},
+                       {.step = 4, .results = {{"it.acc", 0.545}, {"it.acc_stderr", 0.003}, {"late.acc", 1}}}};
+  ClusterSpec cluster = preset_of("H100-SXM");
+  cluster.price_per_device_hour = 36;
+  const RunReport r = report_of(run, cluster, Profiles::built_in(), 0);
+  ASSERT_EQ(r.gained.size(), 2u);  // what both records have
+  const double second = 2 * 36.0 / 3600;
+  EXPECT_EQ(r.gained[0].from_step, 1);
+  EXPECT_NEAR(r.gained[0].price, (3 + 2) * second, 1e-12);
+  EXPECT_NEAR(r.gained[0].points(), 4.5, 1e-12);
+  EXPECT_TRUE(r.gained[0].is_sure());
+  EXPECT_EQ(r.gained[1].from_step, 3);
+  EXPECT_NEAR(r.gained[1].price, second, 1e-12);
+  EXPECT_NEAR(r.gained[1].error, 0.005, 1e-12);
+  EXPECT_FALSE(r.gained[1].is_sure());
+  EXPECT_SAYS(to_string(r), "steps 1 to 4: 0.5000 to 0.5450, 0.1 for +4.50 +- 0.42 points: 0.02222 a point");
+  EXPECT_SAYS(to_string(r), "no gain that is sure");
+  EXPECT_TRUE(to_json(r)["gained"][1]["price_per_point"].is_null());
+  cluster.price_per_device_hour = 0;
+  EXPECT_TRUE(report_of(run, cluster, Profiles::built_in(), 0).gained.empty());
+}
+
 TEST(RunReport, ARunWithoutStepsIsRefused) {
   RecordedRun run = recorded(reported_recipe());
   run.metrics.steps.clear();
@@ -211,6 +237,24 @@ TEST(RunScaling, TellsStrongFromWeakBesideTheFewestDevices) {
   EXPECT_EQ(to_json(s)[2]["scaling"], "weak");
   EXPECT_EQ(to_string(scaling_of({on(1, 16, 1), on(2, 16, 1)}, nullptr, Profiles::built_in())).find("forecast"),
             std::string::npos);
+}
+
+TEST(RunScaling, OfRunsWithPhasesCountsTheTokensOfEachStep) {
+  RecordedRun one = recorded(reported_recipe()), two = one;
+  one.recipe.parallel.dp = 1;
+  for (RecordedRun* run : {&one, &two}) {
+    run->recipe.train.rampup_batch_size = {8, 8, 100};
+    for (StepRecord& s : run->metrics.steps)
+      s.phase = StepRecord::Phase{.global_batch_size = s.step < 4 ? 8 : 16, .seq_length = 512};
+  }
+  const RunScaling s = scaling_of({two, one}, nullptr, Profiles::built_in());
+  EXPECT_NEAR(s.rows.at(1).tokens, (8 + 8 + 16) * 512 / 3.0, 1e-6);
+  EXPECT_STREQ(s.rows[1].kind, "strong");
+  const ClusterSpec cluster = preset_of("H100-SXM");
+  EXPECT_SAYS(testing::error_of<ConfigError>([&] {
+                scaling_of({two, one}, &cluster, Profiles::built_in());
+              }),
+              "a forecast is of steps that are alike");
 }
 
 TEST(RunScaling, IsOfRunsThatTrainTheSame) {

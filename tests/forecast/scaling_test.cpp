@@ -1,6 +1,9 @@
 // More devices, and months of failures.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
 #include "support.h"
 #include "weft/base/error.h"
 #include "weft/forecast/failures.h"
@@ -60,6 +63,28 @@ TEST(Failures, TheFormulaIsTheMeanOfRandomRuns) {
     const double work = 400 * interval, formula = expected_run_s(work, interval, spec);
     EXPECT_NEAR(simulated_run_s(work, interval, spec, 7, 60) / formula, 1, 0.03) << interval;
   }
+}
+
+TEST(Failures, AForecastSaysHowLongUnluckyRunsTake) {
+  Recipe r;
+  r.train.seq_length = 512;
+  r.train.global_batch_size = 8;
+  r.train.precision = PrecisionChoice::bf16;
+  ClusterSpec cluster = preset_of("H100-SXM");
+  cluster.failures_per_device_hour = 0.05;
+  const RunForecast f = forecast_run(r, model_to_scale(), cluster, Profiles::built_in());
+  const int64_t steps = int64_t(1e6 / f.step.step_s);
+  const nlohmann::json json = to_json(f, steps);
+  const double expected = json["run_with_failures_s"], late = json["nine_of_ten_runs_s"];
+  const std::vector<double> all =
+      simulated_runs_s(f.step.step_s * double(steps), json["save_interval_s"], f.failures(), 5, 200);
+  EXPECT_NEAR(double(std::count_if(all.begin(), all.end(), [&](double s) { return s <= late; })) / 200, 0.9, 0.07);
+  EXPECT_GT(late, expected);
+  EXPECT_SAYS(to_string(f, steps), "nine of ten simulated runs end within ");
+  cluster.failures_per_device_hour = 1;
+  cluster.restart_s = 36000;
+  EXPECT_FALSE(
+      to_json(forecast_run(r, model_to_scale(), cluster, Profiles::built_in()), steps).contains("nine_of_ten_runs_s"));
 }
 
 TEST(Failures, TheBestIntervalLosesLeast) {

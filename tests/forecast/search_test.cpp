@@ -49,6 +49,12 @@ SearchResult search(const ClusterSpec& cluster, const SearchSpec& spec) {
   return search_layouts(small_recipe(), small_config(), cluster, Profiles::built_in(), spec);
 }
 
+void sort_by_step(std::vector<FoundLayout>& all) {
+  std::stable_sort(all.begin(), all.end(), [](const FoundLayout& a, const FoundLayout& b) {
+    return std::tie(a.step.step_s, a.memory_bytes) < std::tie(b.step.step_s, b.memory_bytes);
+  });
+}
+
 // The figures of all layouts that run, found without any bound; the fastest first.
 std::vector<FoundLayout> all_on(int64_t devices, const ClusterSpec& cluster) {
   const Recipe recipe = small_recipe();
@@ -58,9 +64,7 @@ std::vector<FoundLayout> all_on(int64_t devices, const ClusterSpec& cluster) {
   std::vector<FoundLayout> all;
   for (const LayoutChoice& c : layouts_on(devices, recipe, config.spec, cluster, refused))
     if (const auto one = planner.plan(c)) all.push_back(*one);
-  std::stable_sort(all.begin(), all.end(), [](const FoundLayout& a, const FoundLayout& b) {
-    return std::tie(a.step.step_s, a.memory_bytes) < std::tie(b.step.step_s, b.memory_bytes);
-  });
+  sort_by_step(all);
   return all;
 }
 
@@ -78,6 +82,12 @@ void expect_what_planning_every_layout_finds(int64_t devices, const std::vector<
     for (const FoundLayout& f : all)
       if (double(f.memory_bytes) <= room && fitting.size() < 3) fitting.push_back(f);
     ASSERT_EQ(found.best.size(), fitting.size());
+    const Recipe recipe = small_recipe();
+    const HfConfig config = small_config();
+    const ClusterSpec cluster = small_cluster(room);
+    LayoutPlanner planner(recipe, config, cluster, Profiles::built_in());
+    for (FoundLayout& f : fitting) f = best_order(f, planner, cluster, room);
+    sort_by_step(fitting);
     for (size_t i = 0; i < fitting.size(); ++i) {
       EXPECT_EQ(to_string(found.best[i].layout), to_string(fitting[i].layout)) << "room of " << room;
       EXPECT_EQ(found.best[i].step.step_s, fitting[i].step.step_s);
@@ -151,6 +161,51 @@ TEST(LayoutSearch, ShowsNothingThatAnotherBeatsInEverything) {
 TEST(LayoutSearch, SaysWhatNeighboursLose) {
   const SearchResult found = search(small_cluster(), {.device_counts = {4}, .most = 1});
   EXPECT_NE(found.best.at(0).neighbours.find("a step (+"), std::string::npos) << found.best[0].neighbours;
+}
+
+TEST(LayoutSearch, SaysWhichFewerDevicesDoAsWell) {
+  // Links so slow that a second node takes as long as it saves.
+  ClusterSpec slow = small_cluster();
+  slow.scale_up.bytes_per_s = slow.scale_out.bytes_per_s = 1e8;
+  const SearchSpec spec{.device_counts = {4}, .most = 1};
+  const SearchResult found = search(slow, spec);
+  ASSERT_TRUE(found.right.enough.has_value());
+  EXPECT_LT(found.right.enough->layout.num_devices(), 4);
+  EXPECT_LE(found.right.enough->step.step_s, 1.05 * found.best.at(0).step.step_s);
+  EXPECT_SAYS(to_string(found, spec), " GiB of each device and most of the devices: ");
+  EXPECT_EQ(to_json(found, spec)["unused"]["enough_devices"]["num_devices"], found.right.enough->layout.num_devices());
+  const SearchResult needed = search(small_cluster(), {.device_counts = {2}, .most = 1});
+  EXPECT_FALSE(needed.right.enough.has_value());
+  ASSERT_TRUE(needed.right.half.has_value());
+  EXPECT_GT(needed.right.half->step.step_s, 1.05 * needed.best.at(0).step.step_s);
+  EXPECT_EQ(needed.right.unused_bytes, needed.room_bytes - double(needed.best[0].memory_bytes));
+}
+
+TEST(LayoutSearch, SaysHowManyDevicesCanBeUsed) {
+  const SearchResult none = search(small_cluster(), {.device_counts = {7}});  // a batch of four, two blocks, four heads
+  EXPECT_TRUE(none.best.empty());
+  EXPECT_SAYS(none.nearest, "no layout is of 7 devices: ");
+  EXPECT_SAYS(none.nearest, "can be used, and");
+}
+
+TEST(LayoutSearch, NumbersRanksSoThatNearOnesSendMost) {
+  Recipe recipe = small_recipe();
+  recipe.parallel.order = "pp-dp-ep-cp-tp";  // with tp over the slow links
+  const HfConfig config = small_config();
+  ClusterSpec cluster = small_cluster();
+  cluster.scale_out.bytes_per_s /= 100;
+  LayoutPlanner planner(recipe, config, cluster, Profiles::built_in());
+  LayoutChoice c{.dp = 2, .tp = 2, .sequence_parallel = true};
+  const FoundLayout far = planner.plan(c).value();
+  const FoundLayout near = best_order(far, planner, cluster, 1e12);
+  EXPECT_LT(near.step.step_s, far.step.step_s);
+  EXPECT_LT(near.layout.order.find("tp"), near.layout.order.find("dp"));
+  EXPECT_EQ(with_choice(recipe, near.layout).parallel.order, near.layout.order);
+  EXPECT_EQ(forecast_run(with_choice(recipe, near.layout), config, cluster, Profiles::built_in()).step.step_s,
+            near.step.step_s);
+  ClusterSpec one_domain = cluster;
+  one_domain.devices_per_node = one_domain.domain = 4;
+  EXPECT_EQ(best_order(far, planner, one_domain, 1e12).layout.order, "");
 }
 
 TEST(LayoutSearch, LeavesBudgetsOutByName) {

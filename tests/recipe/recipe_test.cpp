@@ -271,7 +271,7 @@ TEST(Recipe, ValuesOfAnotherTypeAreRefused) {
     EXPECT_SAYS(error_of(kSmall, {o}), "expected");
   EXPECT_SAYS(error_of(kSmall, {"run.dir=\xff"}), "expected text");
   EXPECT_SAYS(error_of(kSmall, {"train.precision=fp32"}),
-              "expected one of \"f32\", \"bf16\", \"fp16\", \"f64\"; did you mean \"f32\"?");
+              "expected one of \"f32\", \"bf16\", \"fp16\", \"f64\", \"auto\"; did you mean \"f32\"?");
 }
 
 TEST(Recipe, NamesOfOtherProgramsGetAHintAndAreNotTaken) {

@@ -10,7 +10,9 @@
 #include "weft/apps/launch.h"
 #include "weft/base/error.h"
 #include "weft/base/threads.h"
+#include "weft/forecast/device_precision.h"
 #include "weft/ops/ref/ref_backend.h"
+#include "weft/plan/layout.h"
 #include "weft/plan/run_plan.h"
 #include "weft/recipe/recipe_phases.h"
 
@@ -44,7 +46,9 @@ void settle_backend(Recipe& recipe, bool speaks) {
   std::string missing = why_no_cuda();
   recipe.run.backend = BackendKind::cuda;
   try {
-    if (missing.empty()) check_supported(recipe);
+    Recipe there = recipe;
+    if (there.train.precision == PrecisionChoice::automatic) there.train.precision = PrecisionChoice::bf16;
+    if (missing.empty()) check_supported(there);
   } catch (const ConfigError& e) { missing = e.what(); }
   if (!missing.empty()) recipe.run.backend = BackendKind::cpu;
   if (speaks)
@@ -96,9 +100,27 @@ Machine machine_to_plan_for(const Recipe& recipe) {
   return recipe.run.backend == BackendKind::cuda ? cuda_machine_to_plan(repeats(recipe)) : machine_for(recipe);
 }
 
-Recipe read_recipe(const std::string& path, const std::vector<std::string>& overrides, bool speaks) {
+void settle_precision(Recipe& recipe, const ClusterSpec* cluster, bool speaks) {
+  if (recipe.train.precision != PrecisionChoice::automatic) return;
+  PrecisionReason reason;
+  if (cluster != nullptr)
+    reason = precision_on(*cluster, mesh_sizes_of(recipe).world());
+  else if (recipe.run.backend == BackendKind::cuda)
+    reason = {PrecisionChoice::bf16, "every GPU that weft runs on has it, as fast as fp16 and without a loss scale"};
+  else if (cpu_multiplies_bf16())
+    reason = {PrecisionChoice::bf16, "these cores multiply in it (AVX512_BF16)"};
+  else
+    reason = {PrecisionChoice::f32, "these cores have no products in bf16 (AVX512_BF16)"};
+  recipe.train.precision = reason.choice;
+  if (speaks)
+    std::cerr << fmt::format("note: train.precision = \"auto\" takes {}: {}\n", name_of(reason.choice), reason.why);
+}
+
+Recipe read_recipe(const std::string& path, const std::vector<std::string>& overrides, bool speaks,
+                   const ClusterSpec* cluster) {
   Recipe recipe = parse_recipe_file(path, overrides);
   settle_backend(recipe, speaks);
+  settle_precision(recipe, cluster, speaks);
   return recipe;
 }
 

@@ -11,6 +11,8 @@
 
 namespace weft {
 
+struct ClusterSpec;
+
 // The names that run.backend may have here. "cuda" means that its module is there; only opening it tells whether a GPU
 // is.
 std::vector<std::string> backends_here();
@@ -26,8 +28,12 @@ Machine machine_for(const Recipe& recipe, int ranks_here = 0);
 Machine machine_for(const ModelOptions& options);  // of one rank
 // A machine for planning only: no GPU need be there.
 Machine machine_to_plan_for(const Recipe& recipe);
-// The file's recipe, as parse_recipe_file, with a settled backend.
-Recipe read_recipe(const std::string& path, const std::vector<std::string>& overrides, bool speaks = true);
+// train.precision = "auto" becomes what the devices of `cluster`, or without one of the settled backend, train in
+// best; a note says which and why if this process `speaks`.
+void settle_precision(Recipe& recipe, const ClusterSpec* cluster, bool speaks);
+// The file's recipe, as parse_recipe_file, with a settled backend and precision (of `cluster`, if it is not null).
+Recipe read_recipe(const std::string& path, const std::vector<std::string>& overrides, bool speaks = true,
+                   const ClusterSpec* cluster = nullptr);
 // The recipe of a run's first steps, without phases; says so where there are some. For commands that look at one step.
 Recipe first_steps_of(const Recipe& recipe, bool speaks = true);
 // The recipe that a checkpoint was trained by; none where the folder is not of weft.

@@ -9,6 +9,7 @@
 #include "weft/apps/bench_run.h"
 #include "weft/apps/bench_scaling.h"
 #include "weft/apps/commands.h"
+#include "weft/apps/data_lines.h"
 #include "weft/apps/op_table.h"
 #include "weft/base/error.h"
 #include "weft/comm/communicator.h"
@@ -233,6 +234,7 @@ void bench_rank(const BenchOptions& o, const Recipe& recipe, const Machine& mach
 
 int bench_step(const BenchOptions& o) {
   Recipe recipe = recipe_of_step(o);
+  if (!o.trace.empty()) require_replaceable("--trace", o.trace, o.again);
   const Machine machine = machine_for(recipe);
   const LayoutPlan planned = plan_layout(recipe, *machine.workspace_model);
   require_room(machine, planned);
@@ -247,8 +249,10 @@ int bench_step(const BenchOptions& o) {
 
 int run_bench(const BenchOptions& options) {
   if (options.what == "machine") return bench_machine(options);
-  if (!options.ranks.empty() || !options.out.empty() || options.again)
-    throw ConfigError("--ranks, --out and --again are of `weft bench machine`");
+  if (!options.ranks.empty() || !options.out.empty())
+    throw ConfigError("--ranks and --out are of `weft bench machine`");
+  if (options.again && options.trace.empty())
+    throw ConfigError("--again is of `weft bench machine`, and of --trace FILE, which it replaces");
   if (options.what == "forecast") return bench_forecast(options);
   if (!options.cluster.empty() || options.json) throw ConfigError("--cluster and --json are of `weft bench forecast`");
   if (options.what == "kernels") return bench_kernels(options);

@@ -6,6 +6,7 @@
 
 #include "weft/apps/backends.h"
 #include "weft/apps/bench_run.h"
+#include "weft/apps/data_lines.h"
 #include "weft/apps/launch.h"
 #include "weft/apps/launcher.h"
 #include "weft/apps/ranks.h"
@@ -280,6 +281,7 @@ int bench_scaling(const BenchOptions& o) {
   const int world = mesh_sizes_of(last).world();
   try {
     check_launch(last, world, launched);
+    if (!o.trace.empty()) require_replaceable("--trace", o.trace, o.again);
   } catch (const ConfigError&) {
     if (launched.rank == 0) throw;
     let_the_first_rank_speak(launched.rank);

@@ -393,7 +393,7 @@ Command add_bench(CLI::App& weft) {
               "Of machine: how many at once, as 1,2,4; by default powers of two up to the cores")
       ->type_name("N");
   app->add_option("--out", o->out, "Of machine: the file to write, by default machine.toml")->type_name("FILE");
-  app->add_flag("--again", o->again, "Of machine: replace the file that is there");
+  app->add_flag("--again", o->again, "Replace the file that is there, of machine or --trace");
   app->add_option("--cluster", o->cluster, "Of forecast: the file that bench machine wrote")->type_name("FILE");
   app->add_flag("--json", o->json, "Of forecast: print JSON");
   app->footer(

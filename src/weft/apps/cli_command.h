@@ -39,7 +39,7 @@ inline void recipe_arguments(CLI::App& app, std::string& recipe, std::vector<std
   app.add_option("overrides", overrides, "Settings that replace the recipe's, as train.seed=7")->type_name("KEY=VALUE");
 }
 
-// `weft plan`, `weft plan score`
+// `weft plan` and what stands below it
 std::vector<Command> add_plan(CLI::App& weft);
 // `weft supervise`
 Command add_supervise(CLI::App& weft);

@@ -1,4 +1,4 @@
-// The command line of `weft plan` and `weft plan score`.
+// The command line of `weft plan` and what stands below it.
 #include "weft/apps/cli_command.h"
 #include "weft/apps/commands.h"
 
@@ -24,8 +24,46 @@ Command add_score(CLI::App& plan) {
   app->add_option("--collectives", o->collectives, "Measured collectives (CSV): how far off those forecasts are")
       ->type_name("FILE");
   app->add_flag("--json", o->json, "Print JSON");
+  app->add_flag("--again", o->again, "Replace the files that are there");
   app->footer("Example:\n  weft plan score published.csv --pairs ranking_pairs.csv --out forecasts.csv");
   return {app, [o] { return run_plan_score(*o); }, kPlanGroup};
+}
+
+Command add_loss(CLI::App& plan) {
+  auto o = std::make_shared<PlanLossOptions>();
+  CLI::App* app = plan.add_subcommand("loss", "Say what a loss costs, or which loss a budget reaches");
+  recipe_arguments(*app, o->recipe, o->overrides);
+  app->add_option("--cluster", o->cluster, "The devices: a name (H100-SXM) or a file")
+      ->required()
+      ->type_name("NAME|FILE");
+  app->add_option("--ranks", o->ranks, "On so many devices: 64, or 8..1024; by default all of the cluster")
+      ->type_name("N|N..M");
+  app->add_option("--target", o->target, "Say what this loss costs, in nats a token")->check(CLI::PositiveNumber);
+  app->add_option("--budget", o->budget, "Say which loss a run reaches that costs so much")->check(CLI::PositiveNumber);
+  app->add_option("--deadline", o->deadline, "Or that takes so long: 90m, 36h, 12d")->type_name("TIME");
+  app->add_option("--models", o->models, "Other models beside the recipe's: folders, or files like config.json")
+      ->type_name("FOLDER");
+  app->add_option("--runs", o->runs, "Fit the law of loss to these runs; by default it is a published one")
+      ->type_name("FOLDER");
+  app->add_flag("--json", o->json, "Print JSON");
+  app->footer(
+      "Examples:\n  weft plan loss recipe.toml --cluster H100-SXM --ranks 8..256 --target 2.6\n"
+      "  weft plan loss recipe.toml --cluster H100-SXM --ranks 64 --budget 20000 --models llama-1b llama-3b\n"
+      "  weft plan loss recipe.toml --cluster c.toml --deadline 12d --runs runs/small runs/middle runs/long "
+      "runs/large");
+  return {app, [o] { return run_plan_loss(*o); }, kPlanGroup};
+}
+
+Command add_rent(CLI::App& plan) {
+  auto o = std::make_shared<PlanRentOptions>();
+  CLI::App* app = plan.add_subcommand("rent", "Say what the run takes and costs on rented devices, hour by hour");
+  recipe_arguments(*app, o->recipe, o->overrides);
+  app->add_option("--prices", o->prices, "Who rents which devices when, for how much, and what is owned: TOML")
+      ->required()
+      ->type_name("FILE");
+  app->add_flag("--json", o->json, "Print JSON");
+  app->footer("Example:\n  weft plan rent recipe.toml --prices prices.toml");
+  return {app, [o] { return run_plan_rent(*o); }, kPlanGroup};
 }
 
 void add_search(CLI::App& app, PlanOptions& o, CLI::Option* cluster, const std::vector<CLI::Option*>& others) {
@@ -82,6 +120,7 @@ std::vector<Command> add_plan(CLI::App& weft) {
   CLI::Option* svg = app->add_option("--schedule-svg", o->schedule_svg,
                                      "Draw that to an SVG file; with --cluster each action as long as it is forecast")
                          ->type_name("FILE");
+  app->add_flag("--again", o->again, "Replace the file that is there, of --schedule-svg or --write");
   add_search(*app, *o, cluster, {schedule, instructions, svg, scale});
   add_serve(*app, *o, cluster, {schedule, instructions, svg, scale, app->get_option("--search")});
   app->footer(
@@ -90,7 +129,7 @@ std::vector<Command> add_plan(CLI::App& weft) {
       "  weft plan recipe.toml --cluster cluster.toml --search --ranks 8..1024 --write best.toml\n"
       "  weft plan recipe.toml --cluster H100-SXM --serve --ranks 8 --prompt-tokens 4096\n"
       "  weft plan score published.csv");
-  std::vector<Command> commands{add_score(*app)};
+  std::vector<Command> commands{add_score(*app), add_loss(*app), add_rent(*app)};
   commands.push_back({app, [o] { return run_plan(*o); }});
   return commands;
 }

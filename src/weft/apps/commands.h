@@ -63,6 +63,7 @@ struct PlanOptions {
   std::string deadline;                                       // of the run, "36h"; empty: none
   double budget = 0;                                          // of the run; 0: none
   std::string write;                                          // file for the recipe with the best layout; empty: none
+  bool again = false;                                         // replace files that are there
   bool serve = false;                                         // how the model answers there, as the rest says
   int64_t prompt_tokens = 2048, max_tokens = 256, texts = 0;  // texts of a replica; 0: as many as are best
 };
@@ -91,9 +92,31 @@ int run_report(const ReportOptions& options);
 struct PlanScoreOptions {
   std::string rows, pairs, out, profiles, fit, collectives;  // files; empty: none
   std::string cross_validate;                                // "source", "group"; empty: not
-  bool json = false;
+  bool json = false, again = false;                          // again: replace files that are there
 };
 int run_plan_score(const PlanScoreOptions& options);
+
+struct PlanLossOptions {
+  std::string recipe;
+  std::vector<std::string> overrides;
+  std::string cluster;              // a device's name or a file
+  std::string ranks;                // as of PlanOptions
+  double target = 0;                // a loss to reach; 0: none
+  double budget = 0;                // of a run; 0: none
+  std::string deadline;             // of a run; empty: none
+  std::vector<std::string> models;  // folders or config.json of others beside the recipe's
+  std::vector<std::string> runs;    // folders of runs that the law is fitted to; none: the published one
+  bool json = false;
+};
+int run_plan_loss(const PlanLossOptions& options);
+
+struct PlanRentOptions {
+  std::string recipe;
+  std::vector<std::string> overrides;
+  std::string prices;  // a file of offers
+  bool json = false;
+};
+int run_plan_rent(const PlanRentOptions& options);
 
 struct VerifyOptions {
   std::string recipe;
@@ -208,7 +231,7 @@ struct BenchOptions {
   int64_t iters = 5;
   std::vector<std::string> ranks;  // of bench machine: "2"; none: 1, 2, 4, ... up to the cores
   std::string out;                 // of bench machine: the file to write; empty: machine.toml
-  bool again = false;              // of bench machine: replace the file that is there
+  bool again = false;              // replace the file that is there
   std::string cluster;             // of bench forecast: the file
   bool json = false;               // of bench forecast
   // For bench kernels, by default cpu, bf16, all cores and 16384; and but for the backend for bench machine, by default

@@ -51,6 +51,15 @@ void library_sgemm(int threads, const Matmul& op) {
 }  // namespace
 
 bool has_cpu() { return true; }
+
+bool cpu_multiplies_bf16() {
+#if defined(__x86_64__)
+  return __builtin_cpu_supports("avx512bf16") != 0;
+#else
+  return false;
+#endif
+}
+
 void need_cpu(std::string_view) {}
 
 double measure_cpu_bandwidth(int threads) {

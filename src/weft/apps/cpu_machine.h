@@ -14,6 +14,9 @@ bool has_cpu();
 // Throws NotBuilt, which names another backend, where run.backend = "cpu" is not in this build of weft.
 void need_cpu(std::string_view other);
 
+// Whether the cores have instructions for products in bf16.
+bool cpu_multiplies_bf16();
+
 // These need it.
 Machine cpu_machine(int threads, Numerics numerics);
 // Bytes per second to and from memory, as an optimizer's step does.

@@ -5,6 +5,7 @@
 namespace weft {
 
 bool has_cpu() { return false; }
+bool cpu_multiplies_bf16() { return false; }
 
 void need_cpu(std::string_view other) {
   throw NotBuilt("run.backend = \"cpu\"", WEFT_WITHOUT, fmt::format("set run.backend = \"{}\"", other));

@@ -26,7 +26,7 @@ void require_replaceable(std::string_view option, const fs::path& file, bool aga
   if (!fs::is_regular_file(file, ignored))
     throw ConfigError(fmt::format("{} {}: is {}, which is not replaced; name another file", option, file.string(),
                                   fs::is_directory(file, ignored) ? "a folder" : "no regular file"));
-  if (!again)
+  if (!again && fs::file_size(file, ignored) > 0)
     throw ConfigError(fmt::format("{} {}: is there already; name another file, or add --again", option, file.string()));
 }
 

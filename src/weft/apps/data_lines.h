@@ -21,8 +21,8 @@ std::string as_list(std::span<const T> numbers) {
 
 // Where a command will write a file, judged before the work that it is the result of.
 
-// Throws ConfigError, which names `option`, where what the file would replace is no regular file, or is one and not
-// `again`.
+// Throws ConfigError, which names `option`, where what the file would replace is no regular file, or is one with
+// something in it and not `again`.
 void require_replaceable(std::string_view option, const std::filesystem::path& file, bool again);
 
 // Makes the folder of `file`, which `option` names, where there is none. Throws ConfigError where there is such a file

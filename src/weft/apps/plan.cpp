@@ -5,6 +5,7 @@
 
 #include "weft/apps/backends.h"
 #include "weft/apps/commands.h"
+#include "weft/apps/data_lines.h"
 #include "weft/base/durable_file.h"
 #include "weft/base/error.h"
 #include "weft/forecast/cluster.h"
@@ -197,9 +198,8 @@ constexpr int64_t kMostDrawn = 16;  // micro-batches of a forecast timeline
 
 // The time of a step on a cluster, and on others of its kind: printed, or in the json; and drawn, where a file is
 // given.
-void add_forecast(const Recipe& recipe, const PlanOptions& options, nlohmann::json* json) {
+void add_forecast(const Recipe& recipe, const ClusterSpec& cluster, const PlanOptions& options, nlohmann::json* json) {
   check_supported(recipe);
-  const ClusterSpec cluster = read_cluster(options.cluster);
   const HfConfig config = read_hf_config(recipe.model.path);
   const RunForecast forecast = forecast_run(recipe, config, cluster, Profiles::built_in());
   const int64_t steps = recipe.train.epochs > 0 ? 0 : recipe.train.train_iters;
@@ -228,11 +228,16 @@ int run_plan(const PlanOptions& options) {
   if (!options.scale.empty() && options.cluster.empty())
     throw ConfigError("--scale says how time changes with the number of devices: it needs --cluster");
   if (options.recipe.empty()) throw ConfigError("a recipe is missing, as in `weft plan recipe.toml`");
+  if (options.again && options.schedule_svg.empty() && options.write.empty())
+    throw ConfigError("--again replaces the file of --schedule-svg or --write: it needs one of them");
+  if (!options.schedule_svg.empty()) require_replaceable("--schedule-svg", options.schedule_svg, options.again);
   if (options.search) return run_plan_search(options);
   if (!options.ranks.empty() && !options.search && !options.serve)
     throw ConfigError("--ranks says on how many devices: it needs --search or --serve");
   if (options.serve) return run_plan_serve(options);
-  const Recipe recipe = read_recipe(options.recipe, options.overrides);
+  std::optional<ClusterSpec> cluster;
+  if (!options.cluster.empty()) cluster = read_cluster(options.cluster);
+  const Recipe recipe = read_recipe(options.recipe, options.overrides, true, cluster ? &*cluster : nullptr);
   const bool svg = !options.schedule_svg.empty() && options.cluster.empty();
   nlohmann::json json;
   // With several stages, the schedule can be shown by itself, whatever the model.
@@ -243,9 +248,9 @@ int run_plan(const PlanOptions& options) {
     if (options.schedule) add_schedule(recipe, shown, options.json ? &json : nullptr);
     if (svg) write_file_durably(options.schedule_svg, draw_svg(shown.pipeline, shown.timeline, kTimeUnit));
   }
-  if (!options.cluster.empty()) {
+  if (cluster) {
     if (!options.json) std::cout << "\n";
-    add_forecast(recipe, options, options.json ? &json : nullptr);
+    add_forecast(recipe, *cluster, options, options.json ? &json : nullptr);
   }
   if (options.json) std::cout << json.dump(1) << "\n";
   return kExitOk;

@@ -6,6 +6,7 @@
 #include <sstream>
 
 #include "weft/apps/commands.h"
+#include "weft/apps/data_lines.h"
 #include "weft/base/durable_file.h"
 #include "weft/base/error.h"
 #include "weft/forecast/link_rows.h"
@@ -57,6 +58,10 @@ void add_collectives(const std::string& file, nlohmann::json* json) {
 }  // namespace
 
 int run_plan_score(const PlanScoreOptions& options) {
+  if (options.again && options.out.empty() && options.fit.empty())
+    throw ConfigError("--again replaces the file of --out or --fit: it needs one of them");
+  if (!options.out.empty()) require_replaceable("--out", options.out, options.again);
+  if (!options.fit.empty()) require_replaceable("--fit", options.fit, options.again);
   const std::vector<RunRow> rows = read_run_rows(options.rows);
   const std::vector<RowPair> pairs = options.pairs.empty() ? std::vector<RowPair>() : read_pairs(options.pairs);
   Profiles profiles = profiles_for(options);

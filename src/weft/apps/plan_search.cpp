@@ -6,6 +6,7 @@
 
 #include "weft/apps/backends.h"
 #include "weft/apps/commands.h"
+#include "weft/apps/data_lines.h"
 #include "weft/base/durable_file.h"
 #include "weft/base/error.h"
 #include "weft/base/threads.h"
@@ -39,18 +40,19 @@ void check_target(const PlanOptions& options) {
   std::error_code none;
   if (!options.write.empty() && std::filesystem::equivalent(options.write, options.recipe, none))
     throw ConfigError(fmt::format("--write {}: is the recipe itself: name another file", options.write));
+  if (!options.write.empty()) require_replaceable("--write", options.write, options.again);
 }
 
 }  // namespace
 
 int run_plan_search(const PlanOptions& options) {
-  const Recipe recipe = read_recipe(options.recipe, options.overrides);
+  const ClusterSpec cluster = read_cluster(options.cluster);
+  const Recipe recipe = read_recipe(options.recipe, options.overrides, true, &cluster);
   if (has_phases(recipe))
     throw ConfigError(
         "--search cannot run: the recipe's steps differ ([[phase]] or train.rampup_batch_size); the "
         "nearest that works: a recipe of the phase that takes longest, alone");
   check_target(options);
-  const ClusterSpec cluster = read_cluster(options.cluster);
   const SearchSpec spec = spec_of(options, recipe, cluster);
   const SearchResult result =
       search_layouts(recipe, read_hf_config(recipe.model.path), cluster, Profiles::built_in(), spec);

@@ -121,8 +121,8 @@ class Serving {
 }  // namespace
 
 int run_plan_serve(const PlanOptions& options) {
-  const Recipe recipe = read_recipe(options.recipe, options.overrides);
   const ClusterSpec cluster = read_cluster(options.cluster);
+  const Recipe recipe = read_recipe(options.recipe, options.overrides, true, &cluster);
   if (!cluster.measured.empty())
     throw ConfigError(
         "--serve cannot run on a cluster that was measured ([[measured]]): that is of training's ops, and of replicas "

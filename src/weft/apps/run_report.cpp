@@ -1,41 +1,19 @@
 // `weft report`: runs beside their forecasts.
 #include "weft/forecast/run_report.h"
 
-#include <filesystem>
 #include <iostream>
 #include <nlohmann/json.hpp>
 
 #include "weft/apps/bench_machine.h"
 #include "weft/apps/commands.h"
+#include "weft/apps/recorded_run.h"
 #include "weft/base/error.h"
 #include "weft/base/is_there.h"
 #include "weft/forecast/cluster.h"
 #include "weft/forecast/layout_search.h"
-#include "weft/train/checkpoint_state.h"
 
 namespace weft {
 namespace {
-
-namespace fs = std::filesystem;
-
-RecordedRun read_run(const std::string& name) {
-  const fs::path run = name;
-  if (!is_there(run)) throw FileError(fmt::format("{}: is not there; name the folder of a run (run.dir)", name));
-  if (!is_there(run / "recipe.toml"))
-    throw FileError(
-        fmt::format("{}: no run folder: there is no recipe.toml in it; name a run.dir of `weft train`", name));
-  RecordedRun recorded{
-      .folder = name, .recipe = parse_recipe_file((run / "recipe.toml").string(), {}), .config = {}, .metrics = {}};
-  if (is_there(run / "metrics.jsonl")) recorded.metrics = read_metrics(run / "metrics.jsonl");
-  measured_steps(recorded);  // refuses a run without steps
-  // The model's own folder may be gone by now; a checkpoint of an adapter has no model.
-  fs::path model = recorded.recipe.model.path;
-  if (const auto checkpoint = newest_checkpoint(run);
-      checkpoint && !is_there(model) && recorded.recipe.adapter.kind == AdapterKind::none)
-    model = *checkpoint;
-  recorded.config = read_hf_config(model);
-  return recorded;
-}
 
 // What the machine at hand was measured to be, where no cluster is named.
 std::optional<ClusterSpec> cluster_for(const ReportOptions& options) {
@@ -64,7 +42,7 @@ RunScaling scaling_for(const ReportOptions& options, const std::vector<RecordedR
 
 int run_report(const ReportOptions& options) {
   std::vector<RecordedRun> runs;
-  for (const std::string& name : options.runs) runs.push_back(read_run(name));
+  for (const std::string& name : options.runs) runs.push_back(read_recorded_run(name));
   if (runs.size() > 1) {
     const RunScaling scaling = scaling_for(options, runs);
     if (options.json)

@@ -82,6 +82,17 @@ void check(const ClusterSpec& c, const std::string& source) {
                          c.scale_out.bytes_per_s / kGiga, c.scale_up.bytes_per_s / kGiga));
 }
 
+std::string price_toml(const ClusterSpec& c) {
+  std::string text;
+  if (c.price_per_device_hour > 0)
+    text += fmt::format("per_device_hour = {:g}\nsource = {}\n", c.price_per_device_hour, toml_quoted(c.price_source));
+  if (c.spot_price_per_device_hour > 0)
+    text += fmt::format("spot_per_device_hour = {:g}\n", c.spot_price_per_device_hour);
+  if (c.preemptions_per_device_hour > 0)
+    text += fmt::format("preemptions_per_device_hour = {:g}\n", c.preemptions_per_device_hour);
+  return text.empty() ? text : "\n[price]\n" + text;
+}
+
 }  // namespace
 
 ClusterSpec parse_cluster(const std::string& toml, const std::string& source) {
@@ -115,7 +126,9 @@ ClusterSpec parse_cluster(const std::string& toml, const std::string& source) {
   const TomlTable price = file.table("price");
   price.get("per_device_hour", c.price_per_device_hour, 1e-9, 1e9);
   price.get("source", c.price_source);
-  price.refuse_others({"per_device_hour", "source"});
+  price.get("spot_per_device_hour", c.spot_price_per_device_hour, 1e-9, 1e9);
+  price.get("preemptions_per_device_hour", c.preemptions_per_device_hour, 0, 1e3);
+  price.refuse_others({"per_device_hour", "source", "spot_per_device_hour", "preemptions_per_device_hour"});
   c.measured = read_measured(file, source);
   read_program(file.table("program"), c.program);
   check(c, source);
@@ -185,9 +198,7 @@ std::string to_toml(const ClusterSpec& c) {
   if (c.failures_per_device_hour > 0)
     text += fmt::format("\n[failures]\nper_device_hour = {:g}\nrestart_minutes = {:g}\ndisk_gb_s = {:g}\n",
                         c.failures_per_device_hour, c.restart_s / 60, c.disk_bytes_per_s / kGiga);
-  if (c.price_per_device_hour > 0)
-    text += fmt::format("\n[price]\nper_device_hour = {:g}\nsource = {}\n", c.price_per_device_hour,
-                        toml_quoted(c.price_source));
+  text += price_toml(c);
   if (!c.program.empty()) text += "\n[program]\n";
   for (const auto& [name, value] : c.program) text += fmt::format("{} = {:.6g}\n", name, value);
   for (const MeasuredRanks& m : c.measured) text += to_toml(m);

@@ -47,6 +47,8 @@ struct ClusterSpec {
   double disk_bytes_per_s = 1e9;        // that a device's share of a checkpoint is written at
   double price_per_device_hour = 0;     // in the user's money, by default US dollars; 0: not known
   std::string price_source = {};
+  double spot_price_per_device_hour = 0;   // of devices that may be taken away; 0: not known ...
+  double preemptions_per_device_hour = 0;  // ... and how often they are; 0: not known
   // What weft took there, by ascending numbers of ranks on a node: read in place of the rates above.
   std::vector<MeasuredRanks> measured = {};
   // Numbers of weft's profile (profile.h) that are others there, by name.

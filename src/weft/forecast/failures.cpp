@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 #include <random>
 
 #include "weft/base/error.h"
@@ -22,13 +23,18 @@ double expected_run_s(double work_s, double interval_s, const FailureSpec& s) {
 }
 
 double simulated_run_s(double work_s, double interval_s, const FailureSpec& s, uint64_t seed, int runs) {
+  const std::vector<double> all = simulated_runs_s(work_s, interval_s, s, seed, runs);
+  return std::accumulate(all.begin(), all.end(), 0.0) / runs;
+}
+
+std::vector<double> simulated_runs_s(double work_s, double interval_s, const FailureSpec& s, uint64_t seed, int runs) {
   std::mt19937_64 random(seed);
   // By hand, so that the numbers are the same with any library.
   const auto next_failure = [&] {
     const double u = (double(random() >> 11) + 0.5) / 9007199254740992.0;
     return -s.mean_s_between * std::log(u);
   };
-  double sum = 0;
+  std::vector<double> all;
   for (int run = 0; run < runs; ++run) {
     double clock = 0, saved = 0, fails = next_failure();
     while (saved < work_s) {
@@ -46,9 +52,10 @@ double simulated_run_s(double work_s, double interval_s, const FailureSpec& s, u
       }
       clock += s.restart_s;
     }
-    sum += clock;
+    all.push_back(clock);
   }
-  return sum / runs;
+  std::sort(all.begin(), all.end());
+  return all;
 }
 
 }  // namespace weft

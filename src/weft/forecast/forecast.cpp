@@ -1,6 +1,7 @@
 #include "weft/forecast/forecast.h"
 
 #include <algorithm>
+#include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "weft/base/error.h"
@@ -12,14 +13,6 @@ namespace weft {
 namespace {
 
 constexpr double kThousand = 1e3, kMillion = 1e6, kHour = 3600, kGiB = double(1 << 30);
-
-std::string duration_text(double seconds) {
-  if (seconds < 1) return fmt::format("{:.1f} ms", seconds * 1e3);
-  if (seconds < 120) return fmt::format("{:.2f} s", seconds);
-  if (seconds < 2 * kHour) return fmt::format("{:.1f} min", seconds / 60);
-  if (seconds < 48 * kHour) return fmt::format("{:.1f} h", seconds / kHour);
-  return fmt::format("{:.1f} days", seconds / (24 * kHour));
-}
 
 struct TimePart {
   std::string name;
@@ -42,6 +35,14 @@ std::vector<TimePart> time_parts_of(const StepForecast& step) {
 
 }  // namespace
 
+std::string duration_text(double seconds) {
+  if (seconds < 1) return fmt::format("{:.1f} ms", seconds * 1e3);
+  if (seconds < 120) return fmt::format("{:.2f} s", seconds);
+  if (seconds < 2 * kHour) return fmt::format("{:.1f} min", seconds / 60);
+  if (seconds < 48 * kHour) return fmt::format("{:.1f} h", seconds / kHour);
+  return fmt::format("{:.1f} days", seconds / (24 * kHour));
+}
+
 int64_t RunForecast::memory_bytes() const {
   int64_t most = 0;
   for (const StageWork& stage : work.kinds) most = std::max(most, stage.memory_bytes);
@@ -59,6 +60,53 @@ FailureSpec RunForecast::failures() const {
           .save_s = save_s(),
           .restart_s = cluster.restart_s};
 }
+
+FailureSpec RunForecast::spot_failures() const {
+  FailureSpec f = failures();
+  f.mean_s_between = kHour / ((cluster.failures_per_device_hour + cluster.preemptions_per_device_hour) * num_devices());
+  return f;
+}
+
+namespace {
+
+constexpr int kSimulated = 100;
+constexpr double kMostIntervals = 20000, kMostSlower = 10;
+constexpr uint64_t kSeedOfFailures = 1;
+
+// The time within which nine of ten simulated runs end; 0 where playing them would take long.
+double nearly_all_s(double work_s, double interval_s, double expected_s, const FailureSpec& failures) {
+  if (!(expected_s < kMostSlower * work_s) || work_s / interval_s > kMostIntervals) return 0;
+  return simulated_runs_s(work_s, interval_s, failures, kSeedOfFailures, kSimulated)[kSimulated * 9 / 10];
+}
+
+// Whether the cluster says what a run on spot devices costs, and how long it takes.
+bool has_spot(const RunForecast& f) {
+  return f.cluster.spot_price_per_device_hour > 0 && f.cluster.preemptions_per_device_hour > 0;
+}
+struct SpotRun {
+  double save_interval_s = 0, run_s = 0, price = 0;
+};
+SpotRun spot_run(const RunForecast& f, double work_s) {
+  const FailureSpec lost = f.spot_failures();
+  SpotRun run{.save_interval_s = best_save_interval(lost)};
+  run.run_s = expected_run_s(work_s, run.save_interval_s, lost);
+  run.price = run.run_s / kHour * f.num_devices() * f.cluster.spot_price_per_device_hour;
+  return run;
+}
+std::string spot_text(const RunForecast& f, double work_s) {
+  const SpotRun spot = spot_run(f, work_s);
+  if (!std::isfinite(spot.run_s)) return "never ends: they are taken away too often";
+  return fmt::format(
+      "one is lost each {} on average; a checkpoint each {}: {}, {:.4g}{}",
+      duration_text(f.spot_failures().mean_s_between), duration_text(spot.save_interval_s), duration_text(spot.run_s),
+      spot.price,
+      f.price_per_step() > 0
+          ? fmt::format(" ({:+.1f} % of the price without failures)",
+                        (spot.price / (f.cluster.price_per_device_hour / kHour * f.num_devices() * work_s) - 1) * 100)
+          : "");
+}
+
+}  // namespace
 
 void require_priced(const Recipe& recipe) {
   if (has_phases(recipe))
@@ -159,13 +207,15 @@ std::string to_string(const RunForecast& f, int64_t steps) {
   if (steps > 0 && f.cluster.failures_per_device_hour > 0) {
     const FailureSpec failures = f.failures();
     const double work = step_s * double(steps), every = best_save_interval(failures);
-    const double whole = expected_run_s(work, every, failures);
+    const double whole = expected_run_s(work, every, failures), late = nearly_all_s(work, every, whole, failures);
     line("with failures",
          fmt::format("one in {} on average; a checkpoint each {} loses least (it stops the run for {}): {}, of "
-                     "which {:.1f} % are steps",
+                     "which {:.1f} % are steps{}",
                      duration_text(failures.mean_s_between), duration_text(every), duration_text(failures.save_s),
-                     duration_text(whole), work / whole * 100));
+                     duration_text(whole), work / whole * 100,
+                     late > 0 ? "; nine of ten simulated runs end within " + duration_text(late) : ""));
   }
+  if (steps > 0 && has_spot(f)) line("on spot devices", spot_text(f, step_s * double(steps)));
   text += fmt::format("\n{:<30}{:>12}{:>9}\n", "where the step goes", "seconds", "part");
   for (const TimePart& p : time_parts_of(f.step))
     text += fmt::format("  {:<28}{:>12.5f}{:>8.1f}%\n", p.name, p.seconds, p.seconds / step_s * 100);
@@ -189,7 +239,15 @@ nlohmann::json to_json(const RunForecast& f, int64_t steps) {
   if (steps > 0 && f.cluster.failures_per_device_hour > 0) {
     const FailureSpec failures = f.failures();
     json["save_interval_s"] = best_save_interval(failures);
-    json["run_with_failures_s"] = expected_run_s(f.step.step_s * double(steps), best_save_interval(failures), failures);
+    const double work = f.step.step_s * double(steps), every = best_save_interval(failures);
+    const double whole = expected_run_s(work, every, failures), late = nearly_all_s(work, every, whole, failures);
+    json["run_with_failures_s"] = whole;
+    if (late > 0) json["nine_of_ten_runs_s"] = late;
+  }
+  if (steps > 0 && has_spot(f)) {
+    const SpotRun spot = spot_run(f, f.step.step_s * double(steps));
+    if (std::isfinite(spot.run_s))
+      json["on_spot"] = {{"save_interval_s", spot.save_interval_s}, {"run_s", spot.run_s}, {"price", spot.price}};
   }
   for (const TimePart& p : time_parts_of(f.step)) json["parts"][p.name] = p.seconds;
   return json;

@@ -25,6 +25,8 @@ struct RunForecast {
   double save_s() const;
   // The run with failures, if the cluster says how many there are.
   FailureSpec failures() const;
+  // The same on spot devices, which are also taken away.
+  FailureSpec spot_failures() const;
   bool fits() const { return double(memory_bytes()) <= cluster.device.memory_bytes; }
   // Upper bounds, at the power that the device may draw; 0 where it is not known.
   double joules_per_step() const { return cluster.device.watts * num_devices() * step.step_s; }
@@ -41,6 +43,9 @@ RunPlan forecast_plan(const Recipe& recipe, const HfConfig& config);
 // fit; and what planning throws.
 RunForecast forecast_run(const Recipe& recipe, const HfConfig& config, const ClusterSpec& cluster,
                          const Profiles& profiles);
+
+// A time for people: "3.2 ms", "36.0 h".
+std::string duration_text(double seconds);
 
 // Tables for a terminal: the figures, and where the time goes. `steps`: of the run; 0: not known.
 std::string to_string(const RunForecast& forecast, int64_t steps);

@@ -23,18 +23,9 @@ void add_axis(const LayoutChoice& from, const char* name, int64_t LayoutChoice::
     LayoutChoice c = from;
     c.*axis = size;
     c.dp = dp;
-    if (c.zero_stage > 0 && c.dp * c.cp == 1) c.zero_stage = 0;
     c.zero_shard_size = 0;
     c.sequence_parallel = c.tp > 1;
-    if (c.pp == 1) {
-      c.schedule = ScheduleKind::one_f_one_b;
-      c.chunks = 0;
-    }
-    if (c.cp == 1) {
-      c.cp_comm_type = CpCommType::p2p;
-      c.cp_a2a_size = 0;
-    }
-    all.push_back({name, std::to_string(size), c});
+    all.push_back({name, std::to_string(size), settled(c)});
   };
   if (from.*axis % 2 == 0) add(from.*axis / 2, from.dp * 2);
   if (from.dp % 2 == 0) add(from.*axis * 2, from.dp / 2);

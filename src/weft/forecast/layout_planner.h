@@ -53,7 +53,16 @@ struct BetterNeighbour {
 };
 std::optional<BetterNeighbour> best_neighbour(const FoundLayout& from, LayoutPlanner& planner, double room);
 
-// The same in one sentence: the one that nearly fits, and those that are nearly as fast.
+// What a layout leaves unused of the devices it has, and of `room` bytes of each.
+RightSize right_size(const FoundLayout& found, LayoutPlanner& planner, double room);
+// "5.7 of 72.5 GiB of each device; 8 devices take 1.94 x as long"
+std::string to_string(const RightSize& right, const FoundLayout& found, double room);
+
+// The same layout with its ranks numbered in the order that is forecast to be fastest: what is near each other shares
+// the fast links. The layout itself where no order gains.
+FoundLayout best_order(const FoundLayout& found, LayoutPlanner& planner, const ClusterSpec& cluster, double room);
+
+// Why neighbours are worse, in one sentence: the one that nearly fits, and those that are nearly as fast.
 std::string why_neighbours_are_worse(const FoundLayout& found, LayoutPlanner& planner, const ClusterSpec& cluster,
                                      double room);
 

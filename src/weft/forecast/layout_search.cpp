@@ -8,6 +8,7 @@
 
 #include "weft/base/error.h"
 #include "weft/base/parallel.h"
+#include "weft/forecast/best_layouts.h"
 #include "weft/forecast/cluster.h"
 #include "weft/forecast/layout_bounds.h"
 #include "weft/forecast/layout_planner.h"
@@ -18,6 +19,7 @@ namespace {
 constexpr int kDepths = 5;
 constexpr std::array<int, kDepths> kEffort = {1, 64, 128, 128, 256};  // to look once more, in any unit
 constexpr int kEffortAtOnce = 4096;                                   // however many threads share it
+constexpr int64_t kMostUnused = 64;                                   // devices, of which fewer are looked for
 constexpr size_t kNearest = 16;                                       // layouts that are measured where none fits
 constexpr double kFrontRooms[] = {1, 0.5};                            // parts of a device's memory
 
@@ -248,15 +250,31 @@ std::string nearest_of(const Search& search, LayoutPlanner& planner, double room
                      (bytes - room) / gib);
 }
 
+// Where there is no layout of so many devices: how many fewer there is one of.
+std::string usable_of(const SearchSpec& spec, const Recipe& recipe, const ModelSpec& model,
+                      const ClusterSpec& cluster) {
+  const int64_t most = spec.device_counts.back();
+  int64_t refused = 0;
+  for (int64_t n = most - 1; n >= std::max<int64_t>(1, most - kMostUnused); --n)
+    if (!layouts_on(n, recipe, model, cluster, refused).empty())
+      return fmt::format(
+          "no layout is of {} devices: the batch of {} sequences and the model cannot be cut so; {} can be used, and "
+          "{} "
+          "left over",
+          most, recipe.train.global_batch_size, n, most - n);
+  return fmt::format("no layout is of {} devices: the batch of {} sequences and the model cannot be cut so", most,
+                     recipe.train.global_batch_size);
+}
+
 }  // namespace
 
 double usual_reserve(const ClusterSpec& cluster) {
   return std::min(2.0 * (1 << 30), 0.05 * cluster.device.memory_bytes);
 }
 
-SearchResult search_layouts(const Recipe& recipe, const HfConfig& config, const ClusterSpec& cluster,
-                            const Profiles& profiles, const SearchSpec& spec) {
-  check(spec, cluster);
+namespace {
+
+void check_recipe(const Recipe& recipe, const ClusterSpec& cluster) {
   if (recipe.parallel.recompute == RecomputeKind::budget)
     throw ConfigError(
         "the search cannot run with parallel.recompute = \"budget\": it tries none, selective and full of every "
@@ -274,51 +292,115 @@ SearchResult search_layouts(const Recipe& recipe, const HfConfig& config, const 
         "works: train.objective = \"cross_entropy\", and then --cluster with the objective and the layout that it "
         "finds",
         recipe.train.objective));
+}
+
+ProgramProfile profile_for(const Recipe& recipe, const HfConfig& config, const ClusterSpec& cluster,
+                           const Profiles& profiles) {
   const LayoutChoice one_rank{.sequence_parallel = true};
   const RunPlan plan = prepare_run(with_choice(recipe, one_rank), config, 0);
-  const ProgramProfile profile = program_on(cluster, profiles.of("weft", plan.model.has_experts()));
-  LayoutBounds bounds(recipe, config, cluster, profile);
-  LayoutPlanner planner(recipe, config, cluster, profiles);
-  SearchResult result;
-  result.cluster = cluster;
-  result.room_bytes = cluster.device.memory_bytes - spec.reserve_bytes;
-  std::vector<std::vector<LayoutChoice>> by_count;
-  std::vector<LayoutChoice> all;
-  for (const int64_t n : spec.device_counts) {
-    by_count.push_back(layouts_on(n, recipe, bounds.model(), cluster, result.counts.refused));
-    all.insert(all.end(), by_count.back().begin(), by_count.back().end());
+  return program_on(cluster, profiles.of("weft", plan.model.has_experts()));
+}
+
+// All layouts of a recipe on the numbers of devices that a search asks for.
+class Space {
+ public:
+  // All must outlive it.
+  Space(const Recipe& recipe, const HfConfig& config, const ClusterSpec& cluster, const Profiles& profiles,
+        const SearchSpec& spec)
+      : recipe_(recipe),
+        cluster_(cluster),
+        spec_(spec),
+        profile_(profile_for(recipe, config, cluster, profiles)),
+        bounds_(recipe, config, cluster, profile_),
+        planner_(recipe, config, cluster, profiles) {
+    for (const int64_t n : spec.device_counts) {
+      by_count_.push_back(layouts_on(n, recipe, bounds_.model(), cluster, refused_));
+      all_.insert(all_.end(), by_count_.back().begin(), by_count_.back().end());
+    }
   }
-  Search search(spec, cluster, bounds, planner);
-  search.counts.refused = result.counts.refused;
-  result.best = search.run(all, result.room_bytes);
-  result.counts = search.counts;
-  for (FoundLayout& found : result.best)
-    found.neighbours = why_neighbours_are_worse(found, planner, cluster, result.room_bytes);
-  SearchSpec fastest = spec;
-  fastest.objective = SearchObjective::time;
-  fastest.most = 1;
-  if (result.best.empty()) {
-    fastest.deadline_s = fastest.budget = 0;
-    Search any(fastest, cluster, bounds, planner);
-    const auto there = any.run(all, result.room_bytes);
-    const auto price = [&](const FoundLayout& f) { return f.price * double(spec.steps); };
-    result.nearest = there.empty()
-                         ? nearest_of(any, planner, result.room_bytes)
-                         : fmt::format(
-                               "no layout keeps deadline and budget; the fastest, {} on {} devices, takes {:.4g} h "
-                               "and costs {:.4g}",
-                               to_string(there[0].layout), there[0].layout.num_devices(),
-                               there[0].step.step_s * double(spec.steps) / 3600, price(there[0]));
+
+  SearchResult best() {
+    SearchResult result;
+    result.cluster = cluster_;
+    result.room_bytes = cluster_.device.memory_bytes - spec_.reserve_bytes;
+    Search search(spec_, cluster_, bounds_, planner_);
+    search.counts.refused = refused_;
+    result.best = search.run(all_, result.room_bytes);
+    result.counts = search.counts;
+    for (FoundLayout& found : result.best) found = best_order(found, planner_, cluster_, result.room_bytes);
+    std::stable_sort(result.best.begin(), result.best.end(), [&](const FoundLayout& a, const FoundLayout& b) {
+      return value_of(spec_, cluster_, a.step.step_s, a.layout.num_devices()) <
+             value_of(spec_, cluster_, b.step.step_s, b.layout.num_devices());
+    });
+    if (result.best.empty()) result.nearest = nearest(result.room_bytes);
     return result;
   }
-  std::vector<FoundLayout> near_front = result.best;
-  for (const auto& layouts : by_count)
-    for (const double part : kFrontRooms) {
-      Search one(fastest, cluster, bounds, planner);
-      for (FoundLayout& f : one.run(layouts, result.room_bytes * part)) near_front.push_back(std::move(f));
-    }
-  result.front = front_of(std::move(near_front));
+
+  // What the best lose and leave, and the front.
+  void add_reasons(SearchResult& result) {
+    for (FoundLayout& found : result.best)
+      found.neighbours = why_neighbours_are_worse(found, planner_, cluster_, result.room_bytes);
+    std::vector<FoundLayout> near_front = result.best;
+    const SearchSpec fastest = fastest_alone();
+    for (const auto& layouts : by_count_)
+      for (const double part : kFrontRooms) {
+        Search one(fastest, cluster_, bounds_, planner_);
+        for (FoundLayout& f : one.run(layouts, result.room_bytes * part)) near_front.push_back(std::move(f));
+      }
+    result.front = front_of(std::move(near_front));
+    result.right = right_size(result.best[0], planner_, result.room_bytes);
+  }
+
+ private:
+  SearchSpec fastest_alone() const {
+    SearchSpec fastest = spec_;
+    fastest.objective = SearchObjective::time;
+    fastest.most = 1;
+    return fastest;
+  }
+
+  std::string nearest(double room) {
+    if (all_.empty()) return usable_of(spec_, recipe_, bounds_.model(), cluster_);
+    SearchSpec fastest = fastest_alone();
+    fastest.deadline_s = fastest.budget = 0;
+    Search any(fastest, cluster_, bounds_, planner_);
+    const auto there = any.run(all_, room);
+    if (there.empty()) return nearest_of(any, planner_, room);
+    const double steps = double(spec_.steps);
+    return fmt::format(
+        "no layout keeps deadline and budget; the fastest, {} on {} devices, takes {:.4g} h and costs {:.4g}",
+        to_string(there[0].layout), there[0].layout.num_devices(), there[0].step.step_s * steps / 3600,
+        there[0].price * steps);
+  }
+
+  const Recipe& recipe_;
+  const ClusterSpec& cluster_;
+  const SearchSpec& spec_;
+  const ProgramProfile profile_;
+  LayoutBounds bounds_;
+  LayoutPlanner planner_;
+  std::vector<std::vector<LayoutChoice>> by_count_ = {};
+  std::vector<LayoutChoice> all_ = {};
+  int64_t refused_ = 0;
+};
+
+}  // namespace
+
+SearchResult search_layouts(const Recipe& recipe, const HfConfig& config, const ClusterSpec& cluster,
+                            const Profiles& profiles, const SearchSpec& spec) {
+  check(spec, cluster);
+  check_recipe(recipe, cluster);
+  Space space(recipe, config, cluster, profiles, spec);
+  SearchResult result = space.best();
+  if (!result.best.empty()) space.add_reasons(result);
   return result;
+}
+
+SearchResult best_layouts(const Recipe& recipe, const HfConfig& config, const ClusterSpec& cluster,
+                          const Profiles& profiles, const SearchSpec& spec) {
+  check(spec, cluster);
+  check_recipe(recipe, cluster);
+  return Space(recipe, config, cluster, profiles, spec).best();
 }
 
 }  // namespace weft

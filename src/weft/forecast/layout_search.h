@@ -2,6 +2,7 @@
 #pragma once
 #include <array>
 #include <nlohmann/json_fwd.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -34,6 +35,13 @@ struct FoundLayout {
   std::string neighbours = {};   // why those that differ in one setting are worse, in a sentence
 };
 
+// What a layout leaves unused.
+struct RightSize {
+  double unused_bytes = 0;                 // of each device's room
+  std::optional<FoundLayout> half = {};    // the fastest that fits of those with one axis half as large
+  std::optional<FoundLayout> enough = {};  // so on, the fewest devices on which a step takes at most 5 % longer
+};
+
 struct SearchCounts {
   size_t layouts = 0;         // in all
   int64_t refused = 0;        // cuts of the model that there cannot be; not among `layouts`
@@ -54,6 +62,7 @@ struct SearchResult {
   SearchCounts counts = {};
   double room_bytes = 0;     // of a device
   std::string nearest = {};  // where there is none: the one that comes nearest, and what it lacks
+  RightSize right = {};      // of the best
 };
 
 // Of a device's memory, for contexts, communication and libraries: 2 GiB, but at most a twentieth.

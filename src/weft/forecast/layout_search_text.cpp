@@ -4,7 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "weft/base/error.h"
-#include "weft/forecast/layout_search.h"
+#include "weft/forecast/layout_planner.h"
 
 namespace weft {
 namespace {
@@ -39,29 +39,31 @@ std::string heading() {
 
 nlohmann::json json_of(const FoundLayout& f) {
   const LayoutChoice& c = f.layout;
-  return {{"num_devices", c.num_devices()},
-          {"step_s", f.step.step_s},
-          {"tokens_per_s", f.tokens_per_s},
-          {"mfu", f.mfu},
-          {"memory_bytes", f.memory_bytes},
-          {"price_per_step", f.price},
-          {"joules_per_step", f.joules},
-          {"layout",
-           {{"parallel.dp", c.dp},
-            {"parallel.tp", c.tp},
-            {"parallel.pp", c.pp},
-            {"parallel.cp", c.cp},
-            {"parallel.ep", c.ep},
-            {"parallel.zero_stage", c.zero_stage},
-            {"parallel.zero_shard_size", c.zero_shard_size},
-            {"parallel.recompute", name_of(c.recompute)},
-            {"parallel.pipeline_schedule", name_of(c.schedule)},
-            {"parallel.virtual_pipeline_parallel_size", c.chunks},
-            {"parallel.cp_comm_type", name_of(c.cp_comm_type)},
-            {"parallel.cp_a2a_size", c.cp_a2a_size},
-            {"parallel.sequence_parallel", c.sequence_parallel},
-            {"train.micro_batch_size", c.micro_batch_size}}},
-          {"neighbours", f.neighbours}};
+  nlohmann::json json{{"num_devices", c.num_devices()},
+                      {"step_s", f.step.step_s},
+                      {"tokens_per_s", f.tokens_per_s},
+                      {"mfu", f.mfu},
+                      {"memory_bytes", f.memory_bytes},
+                      {"price_per_step", f.price},
+                      {"joules_per_step", f.joules},
+                      {"layout",
+                       {{"parallel.dp", c.dp},
+                        {"parallel.tp", c.tp},
+                        {"parallel.pp", c.pp},
+                        {"parallel.cp", c.cp},
+                        {"parallel.ep", c.ep},
+                        {"parallel.zero_stage", c.zero_stage},
+                        {"parallel.zero_shard_size", c.zero_shard_size},
+                        {"parallel.recompute", name_of(c.recompute)},
+                        {"parallel.pipeline_schedule", name_of(c.schedule)},
+                        {"parallel.virtual_pipeline_parallel_size", c.chunks},
+                        {"parallel.cp_comm_type", name_of(c.cp_comm_type)},
+                        {"parallel.cp_a2a_size", c.cp_a2a_size},
+                        {"parallel.sequence_parallel", c.sequence_parallel},
+                        {"train.micro_batch_size", c.micro_batch_size}}},
+                      {"neighbours", f.neighbours}};
+  if (!c.order.empty()) json["layout"]["parallel.order"] = c.order;
+  return json;
 }
 
 }  // namespace
@@ -113,6 +115,7 @@ std::string to_string(const SearchResult& r, const SearchSpec& spec) {
   if (r.best.empty()) return text + "\n" + r.nearest + "\n";
   text += fmt::format("\nthe best\n{}", heading());
   for (const FoundLayout& f : r.best) text += row_of(f) + "         " + f.neighbours + "\n";
+  text += fmt::format("\nthe best leaves unused {}\n", to_string(r.right, r.best[0], r.room_bytes));
   text += fmt::format(
       "\nfor each number of devices the fastest within all and within half of that memory, without those that "
       "another "
@@ -140,6 +143,10 @@ nlohmann::json to_json(const SearchResult& r, const SearchSpec& spec) {
   for (const FoundLayout& f : r.best) json["best"].push_back(json_of(f));
   for (const FoundLayout& f : r.front) json["front"].push_back(json_of(f));
   if (!r.nearest.empty()) json["nearest"] = r.nearest;
+  if (r.best.empty()) return json;
+  json["unused"]["memory_bytes"] = r.right.unused_bytes;
+  if (r.right.half) json["unused"]["half_of_the_devices"] = json_of(*r.right.half);
+  if (r.right.enough) json["unused"]["enough_devices"] = json_of(*r.right.enough);
   return json;
 }
 

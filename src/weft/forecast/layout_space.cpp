@@ -168,9 +168,27 @@ Recipe with_choice(const Recipe& recipe, const LayoutChoice& c) {
   p.cp_comm_type = c.cp_comm_type;
   p.cp_a2a_size = c.cp_a2a_size;
   p.sequence_parallel = c.sequence_parallel;
+  if (!c.order.empty()) p.order = c.order;
   p.pipeline_layout.clear();
   fit_frozen(p);
   return r;
+}
+
+LayoutChoice settled(LayoutChoice c) {
+  if (c.dp * c.cp == 1) c.zero_stage = 0;
+  if (c.zero_stage == 0 || (c.zero_shard_size > 0 && c.dp * c.cp % c.zero_shard_size != 0)) c.zero_shard_size = 0;
+  if (c.tp == 1) c.sequence_parallel = false;
+  if (c.pp == 1) {
+    c.schedule = ScheduleKind::one_f_one_b;
+    c.chunks = 0;
+  }
+  if (c.cp == 1) c.cp_comm_type = CpCommType::p2p;
+  if (c.cp == 1 || (c.cp_a2a_size > 0 && c.cp % c.cp_a2a_size != 0)) c.cp_a2a_size = 0;
+  if (c.cp_comm_type == CpCommType::a2a_p2p && (c.cp_a2a_size < 2 || c.cp_a2a_size >= c.cp)) {
+    c.cp_comm_type = CpCommType::a2a;
+    c.cp_a2a_size = 0;
+  }
+  return c;
 }
 
 std::string to_string(const LayoutChoice& c) {
@@ -188,6 +206,7 @@ std::string to_string(const LayoutChoice& c) {
     text += fmt::format(", zero {}{}", c.zero_stage,
                         c.zero_shard_size > 0 ? fmt::format(" over {}", c.zero_shard_size) : "");
   if (c.recompute != RecomputeKind::none) text += fmt::format(", recompute {}", c.recompute);
+  if (!c.order.empty()) text += fmt::format(", order {}", c.order);
   return text;
 }
 

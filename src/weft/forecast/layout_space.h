@@ -20,6 +20,7 @@ struct LayoutChoice {
   CpCommType cp_comm_type = CpCommType::p2p;
   int64_t cp_a2a_size = 0;
   bool sequence_parallel = false;
+  std::string order = {};  // of ranks, "tp-cp-ep-dp-pp"; empty: as the recipe has it
   auto operator<=>(const LayoutChoice&) const = default;
   int64_t num_devices() const { return dp * tp * pp * cp; }
 };
@@ -27,6 +28,9 @@ struct LayoutChoice {
 LayoutChoice choice_of(const Recipe& recipe);
 // The recipe with that layout; blocks are dealt out over stages as weft does by itself.
 Recipe with_choice(const Recipe& recipe, const LayoutChoice& choice);
+
+// Without what goes with axes of several ranks where an axis has one: ZeRO, schedules, the kind of cp.
+LayoutChoice settled(LayoutChoice choice);
 
 // "dp 16, tp 8, pp 8 (1f1b), micro-batch 2, zero 1, recompute selective"
 std::string to_string(const LayoutChoice& choice);

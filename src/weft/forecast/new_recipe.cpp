@@ -6,16 +6,17 @@
 #include <map>
 
 #include "weft/base/error.h"
+#include "weft/forecast/device_precision.h"
 #include "weft/forecast/failures.h"
 #include "weft/forecast/layout_planner.h"
-#include "weft/models/hf_names.h"
+#include "weft/forecast/scaling_law.h"
 #include "weft/recipe/recipe_keys.h"
 #include "weft/records/progress.h"
 
 namespace weft {
 namespace {
 
-constexpr double kGiBOfDevice = double(1 << 30), kTeraFlops = 1e12;
+constexpr double kGiBOfDevice = double(1 << 30);
 constexpr int64_t kUsualLength = 8192, kTunedLength = 4096, kLongLength = 32768;
 constexpr int64_t kMostTokensOfDevice = 1 << 16;  // of a step
 constexpr double kTokensOfParameter = 20, kTokensOfContext = 1e9, kSaveEach_s = 1800;
@@ -28,12 +29,6 @@ struct Draft {
   std::map<std::string, std::string> why = {};  // by key
   std::string summary = {};
 };
-
-double parameters_of(const ModelSpec& model) {
-  double sum = 0;
-  for (const HfTensor& t : hf_tensors(model)) sum += double(t.rows) * double(t.cols());
-  return sum;
-}
 
 bool tunes(Purpose p) { return p == Purpose::finetune || p == Purpose::lora; }
 bool is_pretrained(Purpose p) { return tunes(p) || p == Purpose::long_context; }
@@ -125,25 +120,9 @@ void choose_batch(const NewRecipeSpec& spec, double parameters, Draft& d) {
 }
 
 void choose_precision(const ClusterSpec& cluster, int64_t devices, Draft& d) {
-  PrecisionChoice& choice = d.recipe.train.precision;
-  std::string why;
-  const ProductRates& peak = cluster.device.peak;
-  if (const MeasuredRanks* measured = measured_of(cluster, devices)) {
-    const double bf16 = measured->best_rate("bf16"), f32 = measured->best_rate("f32");
-    choice = bf16 > f32 ? PrecisionChoice::bf16 : PrecisionChoice::f32;
-    why = fmt::format("products were measured at {:.3g} Tflop/s in bf16 and {:.3g} in f32", bf16 / kTeraFlops,
-                      f32 / kTeraFlops);
-  } else if (peak.bits16 == 0) {
-    choice = PrecisionChoice::f32;
-    why = "the device has no rate in 16 bits";
-  } else {
-    const bool volta = cluster.device.name.starts_with("V100");
-    choice = volta ? PrecisionChoice::fp16 : PrecisionChoice::bf16;
-    why = fmt::format("{:.4g} Tflop/s in 16 bits, f32 masters beside it{}{}", peak.bits16 / kTeraFlops,
-                      volta ? "; the device has no bf16" : "",
-                      peak.fp8 > 0 ? "; weft does not train in the device's fp8 yet" : "");
-  }
-  d.why["train.precision"] = why;
+  const PrecisionReason reason = precision_on(cluster, devices);
+  d.recipe.train.precision = reason.choice;
+  d.why["train.precision"] = reason.why;
 }
 
 // Ways to need less memory, in the order in which they are tried: the first that fits is taken.
@@ -263,6 +242,8 @@ void choose_layout(const NewRecipeSpec& spec, const FoundWay& way, LayoutPlanner
     d.why["parallel.virtual_pipeline_parallel_size"] =
         "chunks of a rank: more make the bubble shorter, and messages more";
   if (p.cp > 1) d.why["parallel.cp_comm_type"] = "the fastest that was found";
+  if (p.order != Recipe().parallel.order)
+    d.why["parallel.order"] = "ranks so numbered share fast links where they send most";
   if (p.cp_a2a_size > 0) d.why["parallel.cp_a2a_size"] = "ranks that exchange heads, within a domain";
 }
 
@@ -362,13 +343,21 @@ std::string toml_of(const Draft& d) {
   return text;
 }
 
-std::string summary_of(const NewRecipeSpec& spec, double parameters, const RunForecast& f, double room) {
+// Whether fewer devices would do.
+std::string size_text(const FoundWay& way, LayoutPlanner& planner) {
+  const RightSize right = right_size(way.layout, planner, way.room);
+  std::string text = fmt::format("Unused: {}.", to_string(right, way.layout, way.room));
+  if (right.enough) text += fmt::format(" So ask for --devices {}.", right.enough->layout.num_devices());
+  return text;
+}
+
+std::string summary_of(const NewRecipeSpec& spec, double parameters, const RunForecast& f, const std::string& unused) {
   std::string text = comment_of(fmt::format(
       "{} of {}, {} parameters, on {} {}, by `weft new`. Forecast: {:.4g} s a step, {:.0f} tokens/s, MFU {:.1f} %, "
-      "{:.1f} GiB of a device's {:.1f}; {:.1f} stay free.",
+      "{:.1f} GiB of a device's {:.1f}. {}",
       name_of(spec.purpose), spec.model, format_count(parameters), spec.devices, f.cluster.device.name, f.step.step_s,
       f.tokens_per_s(), f.mfu() * 100, double(f.memory_bytes()) / kGiBOfDevice,
-      f.cluster.device.memory_bytes / kGiBOfDevice, std::max(0.0, room - double(f.memory_bytes())) / kGiBOfDevice));
+      f.cluster.device.memory_bytes / kGiBOfDevice, unused));
   return text +
          comment_of(
              "Beside each key stands why; where it is of the layout, what the forecast loses with another value.");
@@ -412,7 +401,7 @@ NewRecipe new_recipe(const NewRecipeSpec& spec, const HfConfig& config, const Cl
   choose_optimizer(spec, parameters, d);
   RunForecast forecast = forecast_run(d.recipe, config, cluster, profiles);
   choose_run(spec, cluster, forecast, d);
-  d.summary = summary_of(spec, parameters, forecast, found.room);
+  d.summary = summary_of(spec, parameters, forecast, size_text(found, planner));
   NewRecipe made{.recipe = d.recipe, .toml = toml_of(d), .forecast = std::move(forecast)};
   const Recipe read = parse_recipe(made.toml, "weft new", {});
   check_supported(read);

@@ -132,6 +132,37 @@ void add_change(RunReport& report, LayoutPlanner& planner, double reserve_bytes)
                               2 * recipe.checkpoint.save_interval, 200 * saves);
 }
 
+constexpr const char* kErrorSuffix = "_stderr";
+
+double result_of(const TasksRecord& record, const std::string& name) {
+  for (const auto& [known, value] : record.results)
+    if (known == name) return value;
+  return kNotRecorded;
+}
+
+void add_gained(RunReport& report, const Metrics& metrics) {
+  const ClusterSpec& cluster = report.forecast.cluster;
+  const std::vector<TasksRecord>& all = metrics.tasks;
+  if (cluster.price_per_device_hour <= 0 || all.size() < 2) return;
+  const double price_per_s = cluster.price_per_device_hour / 3600 * report.forecast.num_devices();
+  const auto add = [&](const std::string& result, const TasksRecord& from, const TasksRecord& to) {
+    RunReport::Gained g{.result = result, .from_step = from.step, .to_step = to.step};
+    g.from = result_of(from, result);
+    g.to = result_of(to, result);
+    if (!std::isfinite(g.from) || !std::isfinite(g.to)) return;
+    const double before = result_of(from, result + kErrorSuffix), after = result_of(to, result + kErrorSuffix);
+    if (std::isfinite(before) && std::isfinite(after)) g.error = std::hypot(before, after);
+    for (const StepRecord& s : metrics.steps)
+      if (s.step > from.step && s.step <= to.step) g.price += (s.step_time_s + s.eval_s + s.save_s) * price_per_s;
+    report.gained.push_back(g);
+  };
+  for (const auto& [name, value] : all.back().results) {
+    if (name.ends_with(kErrorSuffix)) continue;
+    add(name, all.front(), all.back());
+    if (all.size() > 2) add(name, all[all.size() - 2], all.back());
+  }
+}
+
 }  // namespace
 
 std::string transfer_part(const std::string& axis) {
@@ -139,6 +170,12 @@ std::string transfer_part(const std::string& axis) {
                            "frozen_shards", "frozen_expert_shards"})
     if (axis == data) return "exposed data";
   return axis.starts_with("pp") ? kStages : "exposed " + axis;
+}
+
+double tokens_of_step(const Recipe& r, const StepRecord& s) {
+  const int64_t batch = s.phase ? s.phase->global_batch_size : r.train.global_batch_size;
+  const int64_t length = s.phase ? s.phase->seq_length : r.train.seq_length;
+  return double(batch) * double(length) * double(sequences_of_sample(r));
 }
 
 RunMeasured measured_steps(const RecordedRun& run) {
@@ -157,6 +194,7 @@ RunMeasured measured_steps(const RecordedRun& run) {
       throw ConfigError(fmt::format("{}: metrics.jsonl says no step_time_s of step {}", run.folder, r.step));
     steps.push_back(r.step_time_s);
     m.step_s += r.step_time_s * each;
+    m.tokens += tokens_of_step(run.recipe, r) * each;
     m.data_s += r.data_s * each;
     m.eval_s += r.eval_s * each;
     m.save_s += r.save_s * each;
@@ -184,8 +222,14 @@ RunReport report_of(const RecordedRun& run, const ClusterSpec& cluster, const Pr
   add_causes(report);
   LayoutPlanner planner(run.recipe, run.config, cluster, profiles);
   add_change(report, planner, reserve_bytes);
+  add_gained(report, run.metrics);
   return report;
 }
+
+namespace {
+// But for what the sum of a mean rounds.
+bool is_near(double a, double b) { return std::abs(a - b) <= 1e-9 * b; }
+}  // namespace
 
 RunScaling scaling_of(const std::vector<RecordedRun>& runs, const ClusterSpec* cluster, const Profiles& profiles) {
   RunScaling scaling;
@@ -200,12 +244,13 @@ RunScaling scaling_of(const std::vector<RecordedRun>& runs, const ClusterSpec* c
           "{} and {}: scaling is of runs of one model with one train.seq_length and train.precision; report "
           "each by itself",
           runs[0].folder, run.folder));
-    require_priced(run.recipe);
+    if (cluster != nullptr) require_priced(run.recipe);
     const Recipe& r = run.recipe;
     RunScaling::Row row{.folder = run.folder, .layout = to_string(choice_of(r))};
     row.devices = mesh_sizes_of(r).world();
-    row.tokens = double(r.train.global_batch_size * r.train.seq_length * sequences_of_sample(r));
-    row.step_s = measured_steps(run).step_s;
+    const RunMeasured measured = measured_steps(run);
+    row.tokens = measured.tokens;
+    row.step_s = measured.step_s;
     if (cluster != nullptr) row.forecast_s = forecast_run(r, run.config, *cluster, profiles).step.step_s;
     scaling.rows.push_back(std::move(row));
   }
@@ -216,10 +261,10 @@ RunScaling scaling_of(const std::vector<RecordedRun>& runs, const ClusterSpec* c
     const double times = double(row.devices) / double(first.devices);
     row.speedup = row.tokens_per_s() / first.tokens_per_s();
     row.efficiency = row.speedup / times;
-    row.kind = row.devices == first.devices         ? ""
-               : row.tokens == first.tokens         ? "strong"
-               : row.tokens == first.tokens * times ? "weak"
-                                                    : "";
+    row.kind = row.devices == first.devices                ? ""
+               : is_near(row.tokens, first.tokens)         ? "strong"
+               : is_near(row.tokens, first.tokens * times) ? "weak"
+                                                           : "";
     if (cluster != nullptr)
       row.forecast_efficiency = row.tokens / row.forecast_s / (first.tokens / first.forecast_s) / times;
   }

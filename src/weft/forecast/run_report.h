@@ -22,6 +22,7 @@ struct RecordedRun {
 struct RunMeasured {
   int64_t last_step = 0, counted = 0;  // the run's last so far; steps that the means are of
   double step_s = 0, median_s = 0, p90_s = 0;
+  double tokens = 0;  // of a step
   double data_s = 0;
   bool has_data = false;                       // false: the records say nothing of it
   std::map<std::string, double> waits_s = {};  // by transfer_part
@@ -32,6 +33,8 @@ struct RunMeasured {
   // Of models with experts over ep: the rows of the first rank of ep, and of the busiest, beside the mean.
   double first_load = 1, busiest_load = 1;
 };
+// Tokens of the batch of a step, which phases may change from step to step.
+double tokens_of_step(const Recipe& recipe, const StepRecord& step);
 // Throws ConfigError where the run has trained no step.
 RunMeasured measured_steps(const RecordedRun& run);
 
@@ -60,6 +63,17 @@ struct RunReport {
   double wall_s = 0;
   std::string change = {};  // the one change that gains most, with what; empty: none is known to gain
   double gain = 0;          // the part of wall_s
+  // What a result of a task rose by, and what the steps between cost: from the first record to the last, and from the
+  // last but one. None where the cluster says no price.
+  struct Gained {
+    std::string result;  // "piqa.acc"
+    int64_t from_step = 0, to_step = 0;
+    double from = 0, to = 0, error = 0;  // of the difference, standard; 0: not recorded
+    double price = 0;
+    double points() const { return 100 * (to - from); }
+    bool is_sure() const { return to - from > 2 * error; }  // else there is no price of a point
+  };
+  std::vector<Gained> gained = {};
 };
 // `reserve_bytes`: of a device's memory, that another layout must leave. Throws what measured_steps, forecasts and
 // planning throw.
@@ -81,8 +95,8 @@ struct RunScaling {
   };
   std::vector<Row> rows;
 };
-// `cluster`: null for no forecast. Throws ConfigError where models or lengths of samples differ, and what report_of
-// throws.
+// `cluster`: null for no forecast. Throws ConfigError where models or lengths of samples differ, where steps of a run
+// differ that a forecast is asked of, and what report_of throws.
 RunScaling scaling_of(const std::vector<RecordedRun>& runs, const ClusterSpec* cluster, const Profiles& profiles);
 std::string to_string(const RunScaling& scaling);
 nlohmann::json to_json(const RunScaling& scaling);

@@ -37,6 +37,18 @@ double model_flops_part(const RunReport& r) {
   return r.forecast.work.arithmetic.model_flops / r.measured.step_s / r.forecast.peak_flops;
 }
 
+std::string gained_text(const RunReport& r) {
+  if (r.gained.empty()) return "";
+  std::string text = fmt::format("\nwhat a point of a benchmark (a hundredth) cost, at {:g} a device and hour\n",
+                                 r.forecast.cluster.price_per_device_hour);
+  for (const RunReport::Gained& g : r.gained)
+    text += fmt::format("  {:<28} steps {} to {}: {:.4f} to {:.4f}, {:.4g} for {:+.2f}{} points: {}\n", g.result,
+                        g.from_step, g.to_step, g.from, g.to, g.price, g.points(),
+                        g.error > 0 ? fmt::format(" +- {:.2f}", 100 * g.error) : "",
+                        g.is_sure() ? fmt::format("{:.4g} a point", g.price / g.points()) : "no gain that is sure");
+  return text;
+}
+
 }  // namespace
 
 std::string to_string(const RunReport& r) {
@@ -70,7 +82,7 @@ std::string to_string(const RunReport& r) {
   text += r.change.empty()
               ? "\nno one change is forecast to make it faster\n"
               : fmt::format("\nthe one change that gains most, {:.1f} % of the run: {}\n", r.gain * 100, r.change);
-  return text;
+  return text + gained_text(r);
 }
 
 nlohmann::json to_json(const RunReport& r) {
@@ -96,6 +108,16 @@ nlohmann::json to_json(const RunReport& r) {
   for (const RunReport::Cause& c : r.causes)
     json["bound_by"].push_back(
         {{"what", c.name}, {"seconds", c.seconds}, {"part", c.seconds / r.wall_s}, {"note", c.note}});
+  for (const RunReport::Gained& g : r.gained)
+    json["gained"].push_back(
+        {{"result", g.result},
+         {"from_step", g.from_step},
+         {"to_step", g.to_step},
+         {"from", g.from},
+         {"to", g.to},
+         {"standard_error", g.error},
+         {"price", g.price},
+         {"price_per_point", g.is_sure() ? nlohmann::json(g.price / g.points()) : nlohmann::json()}});
   json["change"] = r.change.empty() ? nlohmann::json() : nlohmann::json{{"what", r.change}, {"gain", r.gain}};
   return json;
 }

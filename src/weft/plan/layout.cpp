@@ -38,6 +38,7 @@ std::string cut_fault(const ModelSpec& m, int64_t tp) {
 }  // namespace
 
 Precision precision_of(const Recipe& r) {
+  WEFT_CHECK(r.train.precision != PrecisionChoice::automatic, "train.precision = \"auto\" is not settled");
   if (r.train.precision == PrecisionChoice::bf16) return kBf16;
   if (r.train.precision == PrecisionChoice::fp16) return kF16;
   return r.train.precision == PrecisionChoice::f64 ? kF64 : kF32;

@@ -26,8 +26,9 @@ constexpr auto names_of(IdDtype) { return std::array{"uint16"sv, "uint32"sv}; }
 enum class AttentionMask : uint8_t { causal, block_causal };
 constexpr auto names_of(AttentionMask) { return std::array{"causal"sv, "block_causal"sv}; }
 
-enum class PrecisionChoice : uint8_t { f32, bf16, fp16, f64 };
-constexpr auto names_of(PrecisionChoice) { return std::array{"f32"sv, "bf16"sv, "fp16"sv, "f64"sv}; }
+// automatic: as the device is (settle_precision of apps/backends.h), before anything asks what it is.
+enum class PrecisionChoice : uint8_t { f32, bf16, fp16, f64, automatic };
+constexpr auto names_of(PrecisionChoice) { return std::array{"f32"sv, "bf16"sv, "fp16"sv, "f64"sv, "auto"sv}; }
 
 enum class ReduceDtype : uint8_t { f32, bf16 };
 constexpr auto names_of(ReduceDtype) { return std::array{"f32"sv, "bf16"sv}; }

@@ -44,7 +44,7 @@ constexpr KeyAlias kKeys[] = {
      "train.train_iters"},
     {"train_samples", "train.train_iters", "a step has train.global_batch_size samples"},
     {"bf16 fp16 fp32 tf32 mixed_precision torch_dtype params_dtype amp half fp8", "train.precision",
-     "it is one of \"f32\", \"bf16\", \"fp16\""},
+     "it is one of \"f32\", \"bf16\", \"fp16\", \"auto\""},
     {"eval_steps evaluation_steps val_check_interval eval_every", "train.eval_interval"},
     {"max_eval_batches limit_val_batches eval_batches", "train.eval_iters"},
     {"logging_steps log_every log_every_n_steps log_freq", "train.log_interval"},

@@ -108,8 +108,8 @@ std::vector<RecipeKey> recipe_keys(Recipe& r) {
        "instead: how often the run sees each sample, 1.5 is one and a half times; becomes train.train_iters as soon as "
        "the data is known; 0: train.train_iters says it"},
       {"train.precision", choice(t.precision), anything(),
-       "of compute; bf16 and fp16 keep f32 masters and sum gradients in f32, fp16 scales the loss; backend ref "
-       "computes in f64, whatever stands here"},
+       "of compute; bf16 and fp16 keep f32 masters and sum gradients in f32, fp16 scales the loss; auto: "
+       "the fastest of these that the device has, a note says why; backend ref computes in f64, whatever stands here"},
       {"train.grad_reduce_dtype", choice(t.grad_reduce_dtype), anything(),
        "in which gradients travel between data parallel ranks: bf16 halves the bytes; it is added in f32 and rounded "
        "once, over all ranks that zero_shard_size names (all of dp without it)",

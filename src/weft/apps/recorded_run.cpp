@@ -1,0 +1,30 @@
+#include "weft/apps/recorded_run.h"
+
+#include <filesystem>
+
+#include "weft/base/error.h"
+#include "weft/base/is_there.h"
+#include "weft/train/checkpoint_state.h"
+
+namespace weft {
+
+RecordedRun read_recorded_run(const std::string& name) {
+  const std::filesystem::path run = name;
+  if (!is_there(run)) throw FileError(fmt::format("{}: is not there; name the folder of a run (run.dir)", name));
+  if (!is_there(run / "recipe.toml"))
+    throw FileError(
+        fmt::format("{}: no run folder: there is no recipe.toml in it; name a run.dir of `weft train`", name));
+  RecordedRun recorded{
+      .folder = name, .recipe = parse_recipe_file((run / "recipe.toml").string(), {}), .config = {}, .metrics = {}};
+  if (is_there(run / "metrics.jsonl")) recorded.metrics = read_metrics(run / "metrics.jsonl");
+  measured_steps(recorded);  // refuses a run without steps
+  // The model's own folder may be gone by now; a checkpoint of an adapter has no model.
+  std::filesystem::path model = recorded.recipe.model.path;
+  if (const auto checkpoint = newest_checkpoint(run);
+      checkpoint && !is_there(model) && recorded.recipe.adapter.kind == AdapterKind::none)
+    model = *checkpoint;
+  recorded.config = read_hf_config(model);
+  return recorded;
+}
+
+}  // namespace weft
