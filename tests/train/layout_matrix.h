@@ -433,6 +433,7 @@ class LayoutMatrix : public ::testing::Test {
             << term << " " << text_of(c);
       }
       EXPECT_EQ(one.steps[i].expert_load, many.steps[i].expert_load) << text_of(c);
+      EXPECT_EQ(one.steps[i].mtp_expert_load, many.steps[i].mtp_expert_load) << text_of(c);
       const std::vector<double>&here = one.steps[i].router_entropy, &there = many.steps[i].router_entropy;
       EXPECT_EQ(here.size(), there.size()) << text_of(c);
       for (size_t l = 0; l < std::min(here.size(), there.size()); ++l)
