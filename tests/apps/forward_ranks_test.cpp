@@ -96,6 +96,8 @@ TEST(ForwardRanks, WhatCannotRunIsRefusedByName) {
       {generate_words({}), {"parallel.pipeline_schedule=zbv"}, "parallel.pipeline_schedule=zbv has no effect"},
       {generate_words({}), {"train.seed=3"}, "train.seed=3 has no effect"},
       {generate_words({}), {"--prompt-tokens", "5", "--plan"}, "of --prompt, --prompt-ids and --prompt-tokens two are"},
+      {generate_words({}), {"--prompt-ids", "1,"}, "--prompt-ids 1,: expected numbers with commas between them"},
+      {generate_words({}), {"--prompt-ids", "1,,2"}, "--prompt-ids 1,,2: expected numbers with commas between them"},
       {{"generate", golden_file("llama-gqa"), "--prompt-tokens", "5"}, {}, "has no effect without --plan"},
       {{"generate", golden_file("llama-gqa"), "--plan", "--prompt-tokens", "2x0"}, {}, "--prompt-tokens 2x0: expected"},
   };

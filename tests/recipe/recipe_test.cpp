@@ -431,6 +431,10 @@ TEST(Recipe, WhatThisVersionCannotRunIsRefusedWithTheNearestThatWorks) {
   EXPECT_SAYS(error_of(kSmall, {"train.loss_average=document", "data.packing=first-fit", "train.objective=distill",
                                 "objective.teacher=t"}),
               "train.loss_average = \"document\" has no effect: train.objective = \"distill\" has no such setting");
+  EXPECT_EQ(error_of(kSmall, {"train.mtp_loss_coef=0.3", "adapter.kind=lora"}),
+            "train.mtp_loss_coef = 0.3 cannot run: adapter.kind = \"lora\": a module of multi-token prediction is not "
+            "trained beside adapters yet; the nearest that works: train.mtp_loss_coef = 0");
+  EXPECT_EQ(error_of(kSmall, {"train.mtp_loss_coef=0.3"}), "");
   EXPECT_SAYS(error_of(kSmall, {"moe.overflow=drop"}), "moe.overflow = \"drop\" has no effect");
   EXPECT_EQ(error_of(kSmall, {"moe.overflow=drop", "moe.capacity_factor=1.25"}), "");
   EXPECT_EQ(error_of(kSmall, {"parallel.dp=2", "parallel.tp=2", "parallel.pp=2", "parallel.zero_stage=3"}), "");

@@ -6,9 +6,11 @@
 #include <random>
 #include <set>
 
+#include "token_files.h"
 #include "tolerance.h"
 #include "train/golden.h"
 #include "train/late_backend.h"
+#include "train/matrix_models.h"
 #include "weft/apps/backends.h"
 #include "weft/plan/recompute_budget.h"
 #include "weft/plan/teacher.h"
@@ -17,7 +19,7 @@
 namespace weft::testing {
 
 inline constexpr double kTolerance = 1e-11;  // of any weight, relative to the largest of its tensor
-inline constexpr int kMostRanks = 16, kBlocks = 4;
+inline constexpr int kMostRanks = 16;
 inline constexpr int64_t kSteps = 3;
 
 // What may vary, with the values it may have. The first ones make another model or another run; the rest only cut it.
@@ -77,6 +79,7 @@ inline const std::vector<Feature> kRuns = {
     {"model.hidden_dropout", {"0", "0.1"}},
     {"optimizer.name", {"adamw", "adamw8bit", "sgd", "muon"}},
     {"data.mask", {"none", "some"}},
+    {"documents", {"cut", "apart", "whole"}},  // of token files: wherever a sample ends; and apart; packed and apart
     {"run.backend", {"ref"}},
     {"train.precision", {"f64"}},
 };
@@ -84,6 +87,7 @@ inline const std::vector<Feature> kCuts = {
     {"parallel.dp", {"1", "2", "3", "4", "6"}},
     {"parallel.cp", {"1", "2", "3", "6"}},
     {"parallel.ep", {"1", "2", "3", "4"}},
+    {"capacity", {"all", "ample", "ample, may drop"}},  // of experts: as much as can come, and as much by a factor
     {"parallel.cp_comm_type", {"p2p", "all_gather", "a2a", "a2a+p2p"}},
     {"parallel.tp", {"1", "2", "3", "4"}},
     {"parallel.sequence_parallel", {"true", "false"}},
@@ -100,71 +104,20 @@ inline const std::vector<Feature> kCuts = {
 };
 
 using Choice = std::map<std::string, std::string>;
+inline bool reads_documents(const Choice& c) {
+  return c.at("train.objective") == "cross_entropy" || c.at("train.objective") == "distill";
+}
+// The choice with the first value of what has no effect in it.
+inline Choice heeded(Choice c) {
+  if (!reads_documents(c)) c["documents"] = "cut";
+  if (!has_experts(c.at("model"))) c["capacity"] = "all";
+  return c;
+}
 
 inline std::string text_of(const Choice& c) {
   std::string text;
   for (const auto& [key, value] : c) text += fmt::format("{}{}={}", text.empty() ? "" : " ", key, value);
   return text;
-}
-
-// What families have that others have not.
-inline std::string extras_of(const std::string& model) {
-  if (model == "mistral") return R"(, "sliding_window": 5)";
-  if (model == "phi3")
-    return R"(, "partial_rotary_factor": 0.5, "original_max_position_embeddings": 8,
-    "rope_scaling": {"type": "longrope", "short_factor": [1], "long_factor": [3]})";
-  if (model == "gemma2") return R"(, "sliding_window": 5, "attn_logit_softcapping": 0.5, "final_logit_softcapping": 1)";
-  if (model == "gemma3")
-    return R"(, "sliding_window": 5, "sliding_window_pattern": 2, "rope_scaling": {"rope_type": "linear", "factor": 8})";
-  return "";
-}
-
-// Experts: Mixtral's with every block, and losses of sequences; Qwen2-MoE's beside a shared one in every other block;
-// Qwen3-MoE's with losses of the whole batch; DeepSeek's behind a dense block, beside shared ones, in groups; gpt-oss's
-// with biases and clamped units, of which many are beyond the limit.
-inline std::string config_of_experts(const std::string& model) {
-  if (model == "mixtral")
-    return R"(, "num_local_experts": 4, "output_router_logits": true, "router_aux_loss_coef": 0.5)";
-  if (model == "qwen2-moe")
-    return R"(, "num_experts": 6, "num_experts_per_tok": 2, "moe_intermediate_size": 8, "decoder_sparse_step": 2,
-      "shared_expert_intermediate_size": 12)";
-  if (model == "qwen3-moe")
-    return R"(, "num_experts": 6, "num_experts_per_tok": 3, "moe_intermediate_size": 8, "norm_topk_prob": true)";
-  if (model == "gpt-oss")
-    return R"(, "num_local_experts": 4, "num_experts_per_tok": 2, "swiglu_limit": 0.05, "rope_scaling": null,
-      "sliding_window": 5)";
-  if (model == "deepseek-v2-moe")
-    return R"(, "n_routed_experts": 6, "num_experts_per_tok": 2, "moe_intermediate_size": 8, "n_shared_experts": 2,
-      "topk_method": "group_limited_greedy", "n_group": 3, "topk_group": 2, "routed_scaling_factor": 2,
-      "aux_loss_alpha": 0.3, "seq_aux": true)";
-  if (model == "deepseek-v3-moe" || model == "deepseek-v3-mtp-moe")
-    return R"(, "n_routed_experts": 8, "num_experts_per_tok": 3, "moe_intermediate_size": 8, "n_shared_experts": 1,
-      "n_group": 4, "topk_group": 2, "aux_loss_alpha": 0.3)";
-  return "";
-}
-
-// A module that predicts one token more: with experts beside a head of its own, or dense, where all of it shares one
-// table.
-inline bool has_mtp(const std::string& model) { return model.find("-mtp") != std::string::npos; }
-
-inline std::string config_of(const std::string& model) {
-  if (model == "gpt2")
-    return R"({"model_type": "gpt2", "vocab_size": 37, "n_positions": 12, "n_embd": 24, "n_layer": 4, "n_head": 4})";
-  if (model.starts_with("deepseek"))
-    return fmt::format(R"({{"model_type": "{}", "vocab_size": 37, "hidden_size": 24, "intermediate_size": 30,
-      "num_hidden_layers": {}, "num_attention_heads": 12, "q_lora_rank": {}, "kv_lora_rank": 8, "qk_nope_head_dim": 3,
-      "qk_rope_head_dim": 4, "v_head_dim": 5, "first_k_dense_replace": {}, "max_position_embeddings": 64,
-      "num_nextn_predict_layers": {}, "tie_word_embeddings": {}{}}})",
-                       model == "deepseek-v2-moe" ? "deepseek_v2" : "deepseek_v3", kBlocks,
-                       model == "deepseek" ? "10" : "null", model.ends_with("-moe") ? 1 : kBlocks + 1,
-                       has_mtp(model) ? 1 : 0, model == "deepseek-mtp", config_of_experts(model));
-  const bool bias = model == "qwen2", tied = model == "llama-tied" || model.starts_with("gemma");
-  std::string type = model.starts_with("llama") ? "llama" : model == "gemma3" ? "gemma3_text" : model;
-  std::replace(type.begin(), type.end(), '-', '_');
-  return fmt::format(R"({{"model_type": "{}", "vocab_size": 37, "hidden_size": 24, "intermediate_size": 30,
-    "num_hidden_layers": {}, "num_attention_heads": 12, "num_key_value_heads": {}, "head_dim": 4,
-    "max_position_embeddings": 64, "rms_norm_eps": 1e-6, "tie_word_embeddings": {}{}{}}})",
-                     type, kBlocks, bias ? 2 : 3, tied ? "true" : "false", extras_of(model), config_of_experts(model));
 }
 
 // A layout of `stages` virtual stages, with only the embedding on the first or only the head on the last.
@@ -174,20 +127,6 @@ inline std::string pipeline_layout_of(const std::string& kind, int stages) {
   blocks.front() = kind == "embedding alone" ? 0 : left;
   blocks.back() = stages == 1 || kind == "embedding alone" ? left : 0;
   return fmt::format("[{}]", fmt::join(blocks, ","));
-}
-
-// A frozen model with adapters.
-inline bool has_magnitudes(const std::string& model) { return model.ends_with("-dora") || model.ends_with("-qdora"); }
-inline bool has_codes(const std::string& model) { return model.ends_with("-qlora") || model.ends_with("-qdora"); }
-inline bool has_adapter(const std::string& model) {
-  return model.ends_with("-lora") || has_magnitudes(model) || has_codes(model);
-}
-inline std::string base_of(const std::string& model) {
-  return has_adapter(model) ? model.substr(0, model.rfind('-')) : model;
-}
-
-inline bool has_experts_with_adapters(const std::string& model) {
-  return has_adapter(model) && (model.starts_with("mixtral") || base_of(model).ends_with("-moe"));
 }
 
 // Whether losses may be near 0.
@@ -247,13 +186,20 @@ class LayoutMatrix : public ::testing::Test {
                       .dump()
                << "\n";
     }
+    std::vector<std::vector<int32_t>> documents;  // as many ids as tokens.bin has
+    for (size_t left = 12 * 12 * (kSteps + 1); left > 0; left -= documents.back().size()) {
+      const std::vector<int> some = ids(std::min<size_t>(left, 18));
+      documents.emplace_back(some.begin(), some.end());
+    }
+    write_megatron_tokens(dir_ / "documents", documents, "uint16");
   }
 
-  std::string data_of(const std::string& objective) const {
+  std::string data_of(const Choice& c) const {
+    const std::string& objective = c.at("train.objective");
     if (objective == "dpo" || objective == "reward") return "data.pairs=" + (dir_ / "pairs.jsonl").string();
     if (objective == "kto") return "data.examples=" + (dir_ / "examples.jsonl").string();
     if (objective == "grpo" || objective == "ppo") return "data.rollouts=" + (dir_ / "rollouts.jsonl").string();
-    return "data.train=" + (dir_ / "tokens.bin").string();
+    return "data.train=" + (dir_ / (c.at("documents") == "cut" ? "tokens.bin" : "documents")).string();
   }
 
   static bool is_forward(const Choice& c) { return c.at("model").size() % 2 == 0; }
@@ -279,10 +225,11 @@ class LayoutMatrix : public ::testing::Test {
 
   // Nine of the teacher's 37 logits at each token, stored by one rank.
   std::filesystem::path stored_of(const Choice& c) {
-    const std::filesystem::path file = teacher_of(c).string() + ".logits";
+    const std::filesystem::path file = teacher_of(c).string() + "." + c.at("documents") + ".logits";
     if (std::filesystem::exists(file)) return file;
     Choice plain = first_choice();
     plain["train.objective"] = "distill";
+    plain["documents"] = c.at("documents");
     Recipe given = recipe_of(plain, dir_ / "none");
     given.objective.teacher = teacher_of(c).string();
     const HfConfig teacher = *read_teacher(given);
@@ -298,7 +245,7 @@ class LayoutMatrix : public ::testing::Test {
   Recipe recipe_of(const Choice& c, const std::filesystem::path& run) {
     std::vector<std::string> all{"model.path=" + (dir_ / c.at("model")).string(),
                                  "model.init=random",
-                                 data_of(c.at("train.objective")),
+                                 data_of(c),
                                  "train.seq_length=12",
                                  "train.global_batch_size=12",
                                  fmt::format("train.train_iters={}", steps_),
@@ -335,6 +282,12 @@ class LayoutMatrix : public ::testing::Test {
     if (c.at("train.objective") == "dpo")
       all.insert(all.end(), {"objective.loss_type=ipo", "objective.average_logps=true", "objective.beta=0.5"});
     if (c.at("data.mask") == "some") all.push_back("data.loss_mask=" + (dir_ / "mask.bin").string());
+    if (reads_documents(c) && c.at("documents") != "cut") all.push_back("data.attn_mask_type=block_causal");
+    if (reads_documents(c) && c.at("documents") == "whole") all.push_back("data.packing=first-fit");
+    if (c.count("capacity") && c.at("capacity") != "all" && has_experts(c.at("model"))) {
+      all.push_back("moe.capacity_factor=4");  // the most ranks of ep: enough for all rows of all of them
+      if (c.at("capacity") == "ample, may drop") all.push_back("moe.overflow=drop");
+    }
     if (c.at("model.hidden_dropout") != "0") all.push_back("model.attention_dropout=0.2");
     if (c.at("model.hidden_dropout") != "0" && has_adapter(c.at("model")) && !has_magnitudes(c.at("model")) &&
         !has_experts_with_adapters(c.at("model")))
@@ -433,6 +386,8 @@ class LayoutMatrix : public ::testing::Test {
             << term << " " << text_of(c);
       }
       EXPECT_EQ(one.steps[i].expert_load, many.steps[i].expert_load) << text_of(c);
+      for (const int64_t dropped : many.steps[i].dropped) EXPECT_EQ(dropped, 0) << text_of(c);
+      EXPECT_EQ(one.steps[i].mtp_expert_load, many.steps[i].mtp_expert_load) << text_of(c);
       const std::vector<double>&here = one.steps[i].router_entropy, &there = many.steps[i].router_entropy;
       EXPECT_EQ(here.size(), there.size()) << text_of(c);
       for (size_t l = 0; l < std::min(here.size(), there.size()); ++l)
@@ -566,7 +521,7 @@ class LayoutMatrix : public ::testing::Test {
     Choice c;
     for (const auto* features : {&kRuns, &kCuts})
       for (const Feature& f : *features) c[f.key] = f.values[gen() % f.values.size()];
-    return c;
+    return heeded(c);
   }
 
   TempDir dir_;

@@ -24,15 +24,16 @@ namespace {
 std::vector<int32_t> parse_ids(const std::string& text) {
   std::vector<int32_t> ids;
   const char *at = text.data(), *end = text.data() + text.size();
-  while (at < end) {
+  if (text.empty()) return ids;
+  while (true) {
     int32_t id = 0;
     const auto [next, error] = std::from_chars(at, end, id);
     if (error != std::errc() || (next < end && *next != ','))
-      throw ConfigError(fmt::format("--prompt-ids {}: expected numbers and commas", text));
+      throw ConfigError(fmt::format("--prompt-ids {}: expected numbers with commas between them", text));
     ids.push_back(id);
-    at = next + (next < end);
+    if (next == end) return ids;
+    at = next + 1;
   }
-  return ids;
 }
 
 // How many tokens of the prompt are the mark that a text begins with.

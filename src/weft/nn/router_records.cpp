@@ -22,7 +22,7 @@ void for_values(const Tensor& x, const F& f) {
 
 RouterRecords::RouterRecords(Layers layers, int64_t experts, Spmd stream, bool drops)
     : layers_(layers.model + layers.modules),
-      reported_(layers.model),
+      of_model_(layers.model),
       experts_(experts),
       join_(Axis::tp, stream == Spmd::Shard0 ? Spmd::Partial : Spmd::Invariant, Spmd::Invariant),
       dropped_(drops ? size_t(layers_) : 0) {}
@@ -79,16 +79,19 @@ void RouterRecords::wait_correct(const ParamStore& params, double rate) const {
 RouterReport RouterRecords::report(int64_t tokens, bool of_whole_batch) const {
   RouterReport r;
   const double t = double(tokens), e = double(experts_);
-  for (int64_t l = 0; l < reported_; ++l) {
+  for (int64_t l = 0; l < layers_; ++l) {
     const double *of = sums(l).as<double>(), *counts = of + RouterSums::kScalars, *shares = counts + experts_;
     double pairs = 0, whole = 0;
     for (int64_t i = 0; i < experts_; ++i) pairs += counts[i], whole += counts[i] * shares[i];
     if (pairs == 0) continue;
-    r.aux_loss += of_whole_batch ? e / pairs * whole / t : of[0] / t;
-    r.z_loss += of[1] / t;
-    r.entropy.push_back(of[2] / t);
-    r.load.emplace_back(counts, counts + experts_);
-    if (!dropped_.empty()) r.dropped.push_back(int64_t(dropped_[size_t(l)]));
+    const bool of_module = l >= of_model_;
+    if (!of_module) {
+      r.aux_loss += of_whole_batch ? e / pairs * whole / t : of[0] / t;
+      r.z_loss += of[1] / t;
+    }
+    (of_module ? r.mtp_entropy : r.entropy).push_back(of[2] / t);
+    (of_module ? r.mtp_load : r.load).emplace_back(counts, counts + experts_);
+    if (!dropped_.empty()) (of_module ? r.mtp_dropped : r.dropped).push_back(int64_t(dropped_[size_t(l)]));
   }
   return r;
 }

@@ -10,13 +10,18 @@
 
 namespace weft {
 
-// What routers did in a step, summed or listed over the layers with experts. Losses are without their factors.
+// What routers did in a step, summed or listed over the layers with experts. Losses are without their factors, and of
+// the model's own layers.
 struct RouterReport {
   double aux_loss = 0;                     // balance, of sequences or of the whole batch; sum over layers
   double z_loss = 0;                       // sum over layers of the mean square of the log-sum-exp of router logits
   std::vector<std::vector<int64_t>> load;  // [layer][expert] pairs of a token and that expert
   std::vector<double> entropy;             // [layer] nats, mean over tokens, of the shares of their scores
   std::vector<int64_t> dropped;            // [layer] pairs; none where pairs cannot be dropped
+  // Likewise, by modules of multi-token prediction that have experts.
+  std::vector<std::vector<int64_t>> mtp_load;
+  std::vector<double> mtp_entropy;
+  std::vector<int64_t> mtp_dropped;
   bool operator==(const RouterReport&) const = default;
 };
 
@@ -25,7 +30,7 @@ class RouterRecords {
  public:
   struct Layers {
     int64_t model;
-    int64_t modules;  // of multi-token prediction, behind those: no report has them
+    int64_t modules;  // of multi-token prediction, behind those: they have no losses beside their own
   };
   // stream: how the ranks of tp hold the tokens that a router sees. drops: pairs may be dropped.
   RouterRecords(Layers layers, int64_t experts, Spmd stream, bool drops);
@@ -56,7 +61,7 @@ class RouterRecords {
     int64_t layer;
     const Param* of;  // [E]
   };
-  int64_t layers_, reported_, experts_;
+  int64_t layers_, of_model_, experts_;
   std::vector<Bias> biases_;
   Boundary join_;
   Tensor sums_;                  // f64 [L, RouterSums::size(E)]

@@ -287,6 +287,12 @@ void check_supported(const Recipe& r) {
   refusals.add(r.train.precision == PrecisionChoice::f64 && r.run.backend != BackendKind::ref,
                "train.precision = \"f64\"", "only the reference backend computes in it",
                "run.backend = \"ref\", or train.precision = \"f32\"");
+  refusals.add(r.train.mtp_loss_coef > 0 && r.adapter.kind != AdapterKind::none,
+               fmt::format("train.mtp_loss_coef = {}", r.train.mtp_loss_coef),
+               fmt::format("adapter.kind = \"{}\": a module of multi-token prediction is not trained beside adapters "
+                           "yet",
+                           r.adapter.kind),
+               "train.mtp_loss_coef = 0");
   refuse_beside_objective(r, refusals);
   refuse_mean_over_documents(r, refusals);
   refuse_idle(r, refusals);

@@ -107,6 +107,9 @@ StepRecord step_record(const Json& json) {
           .expert_load = json.value("expert_load", std::vector<std::vector<int64_t>>()),
           .router_entropy = json.value("router_entropy", std::vector<double>()),
           .dropped = json.value("dropped", std::vector<int64_t>()),
+          .mtp_expert_load = json.value("mtp_expert_load", std::vector<std::vector<int64_t>>()),
+          .mtp_router_entropy = json.value("mtp_router_entropy", std::vector<double>()),
+          .mtp_dropped = json.value("mtp_dropped", std::vector<int64_t>()),
           .phase = phase_of(json),
           .terms = terms_of(json)};
 }
@@ -165,6 +168,9 @@ std::string to_json(const StepRecord& r) {
     json["z_loss"] = r.z_loss, json["expert_load"] = r.expert_load, json["router_entropy"] = r.router_entropy;
   if (r.mtp_loss != 0) json["mtp_loss"] = r.mtp_loss;
   if (!r.dropped.empty()) json["dropped"] = r.dropped;
+  if (!r.mtp_expert_load.empty())
+    json["mtp_expert_load"] = r.mtp_expert_load, json["mtp_router_entropy"] = r.mtp_router_entropy;
+  if (!r.mtp_dropped.empty()) json["mtp_dropped"] = r.mtp_dropped;
   if (r.phase)
     json["phase"] = r.phase->number, json["global_batch_size"] = r.phase->global_batch_size,
     json["seq_length"] = r.phase->seq_length;

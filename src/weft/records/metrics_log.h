@@ -35,6 +35,10 @@ struct StepRecord {
   std::vector<std::vector<int64_t>> expert_load = {};
   std::vector<double> router_entropy = {};
   std::vector<int64_t> dropped = {};  // likewise: pairs of a token and an expert; none where they cannot be dropped
+  // The same by modules of multi-token prediction with experts, if there are any.
+  std::vector<std::vector<int64_t>> mtp_expert_load = {};
+  std::vector<double> mtp_router_entropy = {};
+  std::vector<int64_t> mtp_dropped = {};
   // Of a run with phases: which one the step is of (0: before the first), and the size of its batch and samples.
   struct Phase {
     int64_t number = 0, global_batch_size = 0, seq_length = 0;

@@ -313,6 +313,9 @@ StepRecord Trainer::step_once() {
           .expert_load = result.routers.load,
           .router_entropy = result.routers.entropy,
           .dropped = result.routers.dropped,
+          .mtp_expert_load = result.routers.mtp_load,
+          .mtp_router_entropy = result.routers.mtp_entropy,
+          .mtp_dropped = result.routers.mtp_dropped,
           .phase = span_ ? std::optional(StepRecord::Phase{.number = span_->phase,
                                                            .global_batch_size = recipe_.train.global_batch_size,
                                                            .seq_length = recipe_.train.seq_length})
