@@ -28,8 +28,7 @@ class DraftExport : public ::testing::Test {
             {"max_position_embeddings", 32}};
   }
   Finished draft(std::vector<std::string> more, const std::string& model = "model") {
-    more.insert(more.begin(),
-                {"export", (dir_ / model).string(), "--draft", (dir_ / "out").string(), "--threads", "1"});
+    more.insert(more.begin(), {"export", (dir_ / model).string(), "--draft", (dir_ / "out").string()});
     return weft(more);
   }
   double loss_of(const std::string& model) {
@@ -61,8 +60,8 @@ TEST_F(DraftExport, OfAllLayersIsTheModelAndOfSomeTheModelBuiltOfThoseByHand) {
   fs::create_directories(dir_ / "by-hand");
   testing::write_safetensors_folder(dir_ / "by-hand", by_hand);
   testing::spill(dir_ / "by-hand/config.json", config_of(2).dump());
-  const Finished some =
-      draft({"--layers", "0,2", "--data", (dir_ / "text.txt").string(), "--tokenizer", "byte", "--max-loss", "1000"});
+  const Finished some = draft({"--layers", "0,2", "--data", (dir_ / "text.txt").string(), "--tokenizer", "byte",
+                               "--max-loss", "1000", "--threads", "1"});
   ASSERT_EQ(some.status, 0) << some.err;
   EXPECT_SAYS(some.out, "2 of 3 layers (0, 2)");
   EXPECT_SAYS(some.out, " before, ");
@@ -86,6 +85,9 @@ TEST_F(DraftExport, RefusesWhatCannotBeAndLeavesNothing) {
   refused({"--layers", "0", "--bf16", "m"}, "excludes");
   refused({"--layers", "0", "--data", (dir_ / "text.txt").string(), "--tokenizer", "byte", "--max-loss", "-1"},
           "--max-loss");
+  refused({"--layers", "0", "--tokenizer", "nosuchfile"},
+          "--tokenizer nosuchfile: has no effect on --draft without --data");
+  refused({"--layers", "0", "--threads", "3"}, "--threads 3: has no effect on --draft without --data");
   fs::create_directory(dir_ / "out");
   const Finished there = draft({"--layers", "0"});
   EXPECT_EQ(there.status, 2);

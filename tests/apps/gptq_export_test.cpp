@@ -76,6 +76,15 @@ TEST_F(GptqExport, TellsWhatIsLostAndWritesAFolderThatWeftReads) {
   EXPECT_SAYS(text.err, "weights in codes are read as the numbers that they stand for");
 }
 
+TEST_F(GptqExport, SaysWhereTheTextThatIsMeasuredIsTheCalibratedOne) {
+  const std::string note = "calibrate.txt is calibrated on and measured on: other text may lose more";
+  EXPECT_EQ(run_with_texts({"--bits", "8"}).out.find("is calibrated on and"), std::string::npos);
+  const std::string text = (dir_ / "calibrate.txt").string(), same = (dir_ / "." / "calibrate.txt").string();
+  EXPECT_SAYS(
+      run({"--calibrate", text, "--data", same, "--group-size", "32", "--bits", "8", "--max-loss", "9"}, "own").out,
+      note);
+}
+
 // On text that the model has written, it loses by any change.
 TEST_F(GptqExport, LosesNoMoreThanALimitUnlessItIsAskedTo) {
   const Finished own = weft({"generate", (dir_ / "model").string(), "--prompt-ids", "1,2,3", "--ids", "--max-tokens",
@@ -106,6 +115,11 @@ TEST_F(GptqExport, RefusesBeforeItComputes) {
   EXPECT_SAYS(run({}).err, "add --calibrate FILES");
   EXPECT_SAYS(run({"--calibrate", (dir_ / "calibrate.txt").string()}).err, "add --data FILES");
   EXPECT_SAYS(run_with_texts({"--bits", "3"}).err, "--bits");
+  const auto bf16 = [&](const std::string& option, const std::string& value) {
+    return weft({"export", (dir_ / "model").string(), "--bf16", (dir_ / "out").string(), option, value}).err;
+  };
+  EXPECT_SAYS(bf16("--tokenizer", "nosuchfile"), "--tokenizer nosuchfile: has no effect on --bf16 without --data");
+  EXPECT_SAYS(bf16("--threads", "3"), "--threads 3: has no effect on --bf16 without --data");
   EXPECT_SAYS(run_with_texts({"--gguf", "m.gguf"}).err, "excludes");
   EXPECT_SAYS(run_with_texts({}, "model").err, "is there already: name a new folder");
   testing::spill(dir_ / "short.txt", "few");

@@ -87,6 +87,22 @@ TEST(ChatMask, IsRefusedWhereTheTemplateLeavesARoleOut) {
   EXPECT_SAYS(refusal(knows, talk("human")), "leaves out what the role \"human\" says");
 }
 
+// Else calls would be learned of what the model was never told of.
+TEST(ChatMask, IsRefusedWhereTheTemplateLeavesTheToolsOut) {
+  const std::string shows = "{% if tools %}{{ tools[0].function.name }};{% endif %}";
+  const std::string counts = "{% if tools %}{{ tools | length }} tools;{% endif %}";
+  const auto talk = [](const std::string& tools) {
+    return fmt::format(R"({{"messages": {}, "tools": {}}})", kTalk, tools);
+  };
+  const std::string one = talk(R"([{"type": "function", "function": {"name": "f", "description": "d"}}])");
+  EXPECT_EQ(marked(shows + kChatMl, one), "f;" + marked(kChatMl));
+  for (const std::string& text : {std::string(kChatMl), counts + kChatMl})
+    EXPECT_EQ(refusal(text, one),
+              "the template leaves out the \"tools\": take a chat template that shows them, or leave them out of the "
+              "row");
+  for (const char* none : {"null", "[]", R"("")"}) EXPECT_EQ(marked(kChatMl, talk(none)), marked(kChatMl)) << none;
+}
+
 TEST(ChatMask, OfTokensHasThoseWithAByteOfIt) {
   const auto bytes = make_byte_tokenizer();
   const auto c = read_conversation(kTalk, "c");

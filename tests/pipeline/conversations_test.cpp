@@ -164,6 +164,19 @@ TEST(Conversations, ThatAreNoneOrThatTheTemplateRefusesAreCountedAndPutAside) {
   EXPECT_TRUE(c.tokens()["files"].empty());
 }
 
+TEST(Conversations, WhoseToolsTheTemplateLeavesOutAreDroppedAndCounted) {
+  auto with_tools = nlohmann::json::parse(row("two?", "second"));
+  with_tools["tools"] = {{{"type", "function"}, {"function", {{"name", "add"}}}}};
+  const Case c(row("one?", "first") + with_tools.dump() + "\n");
+  Harness harness;
+  harness.run(c.config);
+  EXPECT_EQ(c.tokens()["counts"]["dropped"], (nlohmann::json{{"tokens.chat_template", 1}}));
+  spill(c.dir / "t.jinja", std::string("{{ tools | tojson if tools }}") + kTemplate);
+  harness.again = true;
+  harness.run(c.config);
+  EXPECT_FALSE(c.tokens()["counts"]["dropped"].contains("tokens.chat_template")) << c.tokens()["counts"];
+}
+
 TEST(Conversations, AreFilteredAndDeduplicatedByWhatTheySay) {
   const Case c(row("one?", "the same words") + row("one?", "the same words") + row("x", "y"),
                "[length]\nmin_words = 3\n[dedup]\nnear = false\n");

@@ -80,7 +80,8 @@ TEST(Instructions, WhatCannotBeCheckedIsRefusedByRow) {
   EXPECT_SAYS(error("punctuation:no_dots", "{}"), "\"instruction_id_list\": expected instructions among change_case:");
   EXPECT_SAYS(error("length_constraints:number_words", R"({"num_words": 3})"), "\"0.relation\": is missing");
   EXPECT_SAYS(error("length_constraints:number_words", R"({"num_words": 3, "relation": "about"})"), "\"at least\"");
-  EXPECT_SAYS(error("keywords:existence", R"({"keywords": ["("]})"), "regular expression");
+  EXPECT_SAYS(error("keywords:existence", R"({"keywords": ["("]})"),
+              "t.jsonl: line 1: \"kwargs\": keywords:existence: ifeval: regular expression \"(?i)(\": ");
   EXPECT_SAYS(error("language:response_language", R"({"language": "xq"})"), "is no code of a language");
 }
 

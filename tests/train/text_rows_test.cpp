@@ -220,6 +220,9 @@ TEST_F(TextRows, BadOnesAreRefusedByFileLineAndField) {
           R"( {"role": "assistant", "content": "z"}], "rejected": "b"})",
           {"\"chosen\": is not one piece"});
   refused(R"({"system": 5, "prompt": "q", "chosen": "a", "rejected": "b"})", {"\"system\": expected a text, got 5"});
+  refused(R"({"prompt": [{"role": "user", "content": "q"}], "chosen": "a", "rejected": "b", "tools": )"
+          R"([{"type": "function", "function": {"name": "f"}}]})",
+          {"the template leaves out the \"tools\"", "take a chat template that shows them"});
   refused(R"({"prompt": [1, 2], "chosen": [3], "rejected": [4]})",
           {"has token ids, but line 1 has texts", "files of their own"});
   refused(R"({"prompt": "q", "chosen": "a", "rejected": ")" + std::string(400, 'x') + "\"}",

@@ -100,9 +100,22 @@ void write_judged(const ExportOptions& o, const fs::path& model, const ModelSpec
   file.keep();
 }
 
+// Where numbers are only copied, what else is given is for the loss alone.
+void require_data_for(const ExportOptions& o, std::string_view folder) {
+  const auto idle = [&](const std::string& option) {
+    throw ConfigError(
+        fmt::format("{}: has no effect on {} without --data; leave it out, or add --data FILE", option, folder));
+  };
+  if (!o.data.empty()) return;
+  if (o.tokenizer != "auto") idle("--tokenizer " + o.tokenizer);
+  if (o.threads > 0) idle(fmt::format("--threads {}", o.threads));
+}
+
 void require_fitting(const ExportOptions& o) {
   if (o.max_loss && o.data.empty())
     throw ConfigError("--max-loss: there is nothing to measure loss on; add --data FILE");
+  if (!o.bf16.empty()) require_data_for(o, "--bf16");
+  if (!o.draft.empty()) require_data_for(o, "--draft");
   if (!o.lora_of.empty() || !o.gptq.empty() || !o.bf16.empty() || !o.draft.empty()) return;
   if (o.gguf.empty())
     throw ConfigError(

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <iostream>
 #include <optional>
+#include <system_error>
 
 #include "weft/apps/backends.h"
 #include "weft/apps/commands.h"
@@ -105,6 +106,19 @@ void require_gptq_options(const ExportOptions& o) {
         "--gptq: there is nothing to measure what is lost on; add --data FILES, of text that is not calibrated on");
 }
 
+// Text that the codes were fitted to loses less than other text.
+void tell_of_shared_text(const ExportOptions& o) {
+  for (const fs::path data : o.data)
+    for (const fs::path calibrate : o.calibrate) {
+      std::error_code not_there;
+      if (fs::equivalent(data, calibrate, not_there))
+        tell_notes(
+            {fmt::format("{} is calibrated on and measured on: other text may lose more; name held-out text as "
+                         "--data",
+                         data.string())});
+    }
+}
+
 }  // namespace
 
 int run_gptq_export(const ExportOptions& given) {
@@ -116,6 +130,7 @@ int run_gptq_export(const ExportOptions& given) {
   const ModelToWrite m = model_to_write(o, "--gptq");
   const GptqFolder folder(
       m.config, {.bits = int(o.bits), .group_size = o.group_size < 0 ? 0 : o.group_size, .by_size = o.desc_act});
+  tell_of_shared_text(o);
   const JudgedLoss loss(o, m.folder, m.config.spec, tokenizer_of_model_texts(o, m.folder));
   const std::vector<WholeSample> windows = windows_to_calibrate(o, m, loss.window());
   ModelOptions cores;

@@ -39,6 +39,21 @@ std::vector<Span> trained(const Conversation& c, std::vector<Span> generated) {
   return spans;
 }
 
+// With more in each text, but for those that say of which type something is.
+Value with_other_texts(const Value& value) {
+  if (value.is_string()) return Value(value.string() + "weft-probe");
+  if (value.is_dict()) {
+    Value other = make_dict();
+    for (const auto& [key, one] : value.dict().items())
+      other.dict().set(key, key.string() == "type" ? one : with_other_texts(one));
+    return other;
+  }
+  if (!value.holds<List>()) return value;
+  Items items = value.list().items;
+  for (Value& item : items) item = with_other_texts(item);
+  return make_list(std::move(items));
+}
+
 [[noreturn]] void fail_mask(size_t message, std::string_view why) {
   fail(
       fmt::format("no mask of what the assistant said: message {}: {} (a template with {{% generation %}} says what it "
@@ -132,6 +147,7 @@ ChatTemplate::Masked ChatTemplate::render_masked(const Conversation& c, const Re
         "no mask of what the assistant said: {% generation %} stands in a macro, call, set or filter, where its place "
         "in the text is not known");
   refuse_left_out(c, whole.text, o);
+  refuse_tools_left_out(c, whole.text, o);
   if (templates_.at(chosen(c)).marks_generated())
     return {std::move(whole.text), trained(c, std::move(whole.generated))};
   std::vector<Span> spans = assistant_spans(c, whole.text, o);
@@ -157,6 +173,18 @@ void ChatTemplate::refuse_left_out(const Conversation& c, const std::string& who
     } catch (const Error&) { continue; }  // it looked at the text
     fail(fmt::format("message {}: the template leaves out what the role {} says", i + 1, in_quotes(role)));
   }
+}
+
+// The model would learn to call what it was never told of.
+void ChatTemplate::refuse_tools_left_out(const Conversation& c, const std::string& whole,
+                                         const RenderOptions& o) const {
+  if (!truth(c.tools)) return;
+  Conversation other = c;
+  other.tools = with_other_texts(c.tools);
+  try {
+    if (render(other, o) != whole) return;
+  } catch (const Error&) { return; }  // it looked at them
+  fail("the template leaves out the \"tools\": take a chat template that shows them, or leave them out of the row");
 }
 
 std::vector<Span> ChatTemplate::assistant_spans(const Conversation& c, const std::string& whole,

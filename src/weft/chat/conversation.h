@@ -71,7 +71,7 @@ class ChatTemplate {
   // By the template's {% generation %} where it has that; else what each message of the assistant adds to the
   // conversation before it, rendered with its generation prompt. Messages that are not trained (is_trained) are left
   // out. Throws Error where a message is not one piece of the whole, and where the template leaves out what a role
-  // says.
+  // says, or the tools.
   Masked render_masked(const Conversation& conversation, const RenderOptions& options) const;
 
  private:
@@ -81,6 +81,7 @@ class ChatTemplate {
   Dict variables_of(const Conversation& conversation, const RenderOptions& options) const;
   Rendering rendered(const Conversation& conversation, const RenderOptions& options) const;
   void refuse_left_out(const Conversation& c, const std::string& whole, const RenderOptions& o) const;
+  void refuse_tools_left_out(const Conversation& c, const std::string& whole, const RenderOptions& o) const;
   std::vector<Span> assistant_spans(const Conversation& c, const std::string& whole, const RenderOptions& o) const;
 
   std::map<std::string, Template> templates_;

@@ -17,7 +17,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int kTokensVersion = 2, kConversationsVersion = 3;
+constexpr int kTokensVersion = 2, kConversationsVersion = 4;
 constexpr uint64_t kCopiesSeed = 0x636f70;  // part of the format: other documents would be the copied ones
 
 struct TokenizedDocument {

@@ -10,6 +10,7 @@
 
 #include "weft/base/ascii.h"
 #include "weft/base/error.h"
+#include "weft/base/not_built.h"
 #include "weft/pipeline/charset.h"
 #include "weft/pipeline/rule.h"
 #include "weft/tokenize/pattern.h"
@@ -284,6 +285,15 @@ nlohmann::json judged_arguments(const Checker& checker, const JsonFields& given)
   return arguments;
 }
 
+// Refuses keywords that are no regular expressions, and what is not built in. `where`: they stand there.
+void try_out(const VerifiableInstruction& instruction, const std::string& where) {
+  try {
+    follows(instruction, "A first try.");
+  } catch (const NotBuilt&) { throw; } catch (const Error& e) {
+    throw FileError(fmt::format("{}: {}: {}", where, instruction.id, e.what()));
+  }
+}
+
 }  // namespace
 
 std::vector<VerifiableInstruction> read_instructions(const JsonFields& row) {
@@ -302,7 +312,7 @@ std::vector<VerifiableInstruction> read_instructions(const JsonFields& row) {
     }
     const JsonFields given(kwargs[i], row.where("kwargs"), fmt::format("{}.", i));
     all.push_back({id, judged_arguments(*checker, given)});
-    follows(all.back(), "A first try.");  // refuses keywords that are no regular expressions, and what is not built in
+    try_out(all.back(), row.where("kwargs"));
     if (const auto language = all.back().arguments.value("language", ""); !language.empty())
       if (const std::string why = why_no_language(language); !why.empty())
         throw FileError(fmt::format("{}: {}", given.where("language"), why));
