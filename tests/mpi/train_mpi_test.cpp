@@ -9,6 +9,7 @@
 #include "weft/apps/launch.h"
 #include "weft/apps/launcher_words.h"
 #include "weft/base/error.h"
+#include "weft/records/metrics_log.h"
 
 namespace weft {
 namespace {
@@ -46,6 +47,34 @@ TEST(MpiTrainSlow, RanksThatShareSequencesEqualThreadsToTheBit) {
   for (const char* how : {"p2p", "a2a", "all_gather"})
     expect_processes_equal_threads({"parallel.dp=1", "parallel.cp=2", std::string("parallel.cp_comm_type=") + how},
                                    "2 ranks as processes (MPI)");
+}
+
+// Two steps, as four processes share few cores; the second begins with the weights that the first made.
+TEST(MpiTrainSlow, RanksThatShareSequencesAndMoreEqualOneRank) {
+  WEFT_NEEDS_MPIRUN();
+  const TempDir dir;
+  const std::vector<std::string> steps{"parallel.dp=1", "train.train_iters=2"};
+  ASSERT_EQ(testing::weft(with(train_words(dir, "one", "local"), steps)).status, 0);
+  const std::vector<StepRecord> one = read_metrics(dir / "one/metrics.jsonl").steps;
+  ASSERT_EQ(one.size(), 2u);
+  int runs = 0;
+  for (const std::vector<std::string>& layout :
+       {std::vector<std::string>{"parallel.pp=2", "parallel.cp=2"},
+        {"parallel.tp=2", "parallel.cp=2"},
+        {"parallel.zero_stage=3", "parallel.cp=2"},
+        {"parallel.cp_comm_type=a2a+p2p", "parallel.cp_a2a_size=2", "parallel.cp=4"}}) {
+    SCOPED_TRACE(fmt::format("{}", fmt::join(layout, " ")));
+    const std::string run = fmt::format("run{}", runs++);
+    const Finished f = testing::weft(with(with(train_words(dir, run, "mpi"), steps), layout));
+    ASSERT_EQ(f.status, 0) << f.err;
+    EXPECT_SAYS(f.err, " ranks as processes (MPI)");
+    const std::vector<StepRecord> many = read_metrics(dir / run / "metrics.jsonl").steps;
+    ASSERT_EQ(many.size(), one.size());
+    for (size_t i = 0; i < one.size(); ++i) {
+      EXPECT_NEAR(many[i].loss, one[i].loss, 1e-6 * one[i].loss) << i;
+      EXPECT_NEAR(many[i].grad_norm, one[i].grad_norm, 1e-5 * one[i].grad_norm) << i;
+    }
+  }
 }
 
 // Rows go to the ranks of their experts, each time another number of them.

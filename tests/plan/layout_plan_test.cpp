@@ -3,11 +3,13 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <chrono>
 #include <map>
 #include <mutex>
 
 #include "support.h"
+#include "weft/apps/backends.h"
 #include "weft/comm/local_group.h"
 #include "weft/models/init.h"
 #include "weft/ops/ref/ref_backend.h"
@@ -390,6 +392,41 @@ TEST(LayoutPlan, ActivationsOfARankFallAsTheRanksThatShareASequence) {
     EXPECT_EQ(kept(many) * cp, kept(one)) << cp;
     EXPECT_LE(many.total_bytes() * cp, one.total_bytes() * 23 / 20) << cp;
   }
+}
+
+// MiB of the rank that needs most, as `weft plan` says it of a recipe of bench/ on a sequence of 131,072 tokens.
+int64_t mib_of_long_sequence(const std::string& model, std::vector<std::string> overrides) {
+  const std::filesystem::path bench = std::filesystem::path(testing::kSourceDir) / "bench";
+  overrides.insert(overrides.begin(), {"model.path=" + (bench / "models" / model).string(), "train.seq_length=131072",
+                                       "train.micro_batch_size=1", "train.global_batch_size=1"});
+  const Recipe recipe = parse_recipe_file((bench / (model + ".toml")).string(), overrides);
+  const Machine machine = machine_to_plan_for(recipe);
+  return plan_layout(recipe, *machine.workspace_model).classes.at(0).plan.total_bytes() >> 20;
+}
+
+// The figures are those of docs/benchmarks.md; kernels' temporaries, which depend on the machine, are a few MiB of
+// them.
+TEST(LayoutPlan, ASequenceOf131072TokensFits24GiBOnOneRankAndOnFourThatShareIt) {
+  const std::vector<std::string> here = backends_here();
+  if (std::find(here.begin(), here.end(), "cpu") == here.end()) GTEST_SKIP() << "this build has no backend cpu";
+  constexpr int64_t kMost = 24 << 10, kTemporaries = 64;
+  struct Case {
+    const char* model;
+    std::vector<std::string> overrides;
+    int64_t mib;
+  };
+  for (const auto& [model, overrides, mib] :
+       {Case{"llama-2x256", {}, 5997}, Case{"llama-2x256", {"parallel.cp=4", "run.threads=1"}, 1691},
+        Case{"llama-8x512", {"parallel.cp=4", "run.threads=1"}, 9916},
+        Case{"llama-8x512", {"parallel.recompute=full"}, 12804}}) {
+    const int64_t needed = mib_of_long_sequence(model, overrides);
+    EXPECT_LE(needed, kMost) << model << " " << fmt::format("{}", fmt::join(overrides, " "));
+    EXPECT_NEAR(double(needed), double(mib), kTemporaries)
+        << model << " " << fmt::format("{}", fmt::join(overrides, " "));
+  }
+  const int64_t whole = mib_of_long_sequence("llama-8x512", {});
+  EXPECT_GT(whole, kMost) << "which recomputation is for";
+  EXPECT_NEAR(double(whole), 35895, kTemporaries);
 }
 
 // `sizes`: query heads, key heads, inner width, vocabulary.

@@ -556,9 +556,9 @@ TEST_F(LayoutMatrixSlow, EveryPairOfFeaturesEqualsOneRank) {
           for (int attempt = 0; attempt < 30; ++attempt) {
             Choice c = random_choice(gen);
             if (attempt < 10) run_as_before(c, {f.key, x}, {g.key, y});
-            c[f.key] = x;
-            c[g.key] = y;
-            if (testing::heeded(c) != c || !judge(c)) continue;
+            c[f.key] = x, c[g.key] = y;
+            c = testing::heeded(c);
+            if (c[f.key] != x || c[g.key] != y || !judge(c)) continue;
             judged.push_back(c);
             mark(c);
             break;
