@@ -62,8 +62,11 @@ TEST(ShareGpt, SeveralCallsAreAnsweredInTheirOrder) {
 TEST(ShareGpt, ATemplateThatShowsNoCallsGetsThemAsText) {
   const std::string plain =
       "{% for m in messages %}{{ m.role[0] }}:{{ m.content }};{% endfor %}{% if add_generation_prompt %}a:{% endif %}";
+  Conversation talk = read_conversation(kTalk, "c", "conversations");
+  EXPECT_SAYS(testing::error_of([&] { marked(chat_of(plain), talk); }), "leaves out the \"tools\"");
+  talk.tools = {};
   EXPECT_EQ(
-      marked(chat_of(plain), read_conversation(kTalk, "c", "conversations")),
+      marked(chat_of(plain), talk),
       "u:Rice?;a:[{\"name\": \"find\", \"arguments\": {\"what\": \"rice\", \"n\": 2}};]t:[\"pilaf\"];a:[Pilaf.;]");
   const char* openai = R"([{"role": "user", "content": "q"}, {"role": "assistant", "content": "Wait.",
     "tool_calls": [{"type": "function", "function": {"name": "f", "arguments": {}}}]}])";
