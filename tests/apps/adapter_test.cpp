@@ -293,7 +293,8 @@ TEST_F(AdapterRun, IsNotSavedAsItBegan) {
 }
 
 TEST_F(AdapterRun, AnotherBaseIsRefusedByName) {
-  ASSERT_EQ(train("run", {"train.train_iters=2"}).status, 0);
+  ASSERT_EQ(train("run", {"train.train_iters=2", "parallel.dp=2"}).status, 0);
+  ids_of(dir_ / "run");  // whatever the ranks that have named it
   const fs::path weights = base_ / "model.safetensors";
   std::string bytes = testing::slurp(weights);
   bytes[bytes.size() - 1] = char(bytes.back() ^ 1);
