@@ -15,16 +15,16 @@ namespace {
 constexpr ScalingLaw kTruth{.e = 1.7, .a = 300, .alpha = 0.33, .b = 900, .beta = 0.31};
 
 // What the law says of such a run, whose batches waste as much as their size does.
-LossPoint point_of(const ScalingLaw& law, double parameters, double tokens, double off = 0) {
-  LossPoint p{.run = "runs/it", .parameters = parameters, .tokens = tokens};
+LawPoint point_of(const ScalingLaw& law, double parameters, double tokens, double off = 0) {
+  LawPoint p{.run = "runs/it", .parameters = parameters, .tokens = tokens};
   p.loss = law.loss(parameters, tokens) * (1 + off);
   p.batch_tokens = 0.5 * critical_batch_tokens(p.loss);
   p.tokens = tokens_in_batches(tokens, p.batch_tokens, p.loss);
   return p;
 }
 
-std::vector<LossPoint> nine_runs(double off = 0) {
-  std::vector<LossPoint> all;
+std::vector<LawPoint> nine_runs(double off = 0) {
+  std::vector<LawPoint> all;
   for (const double n : {1e7, 1e8, 1e9})
     for (const double d : {1e9, 1e10, 1e11}) all.push_back(point_of(kTruth, n, d, all.size() % 2 == 0 ? off : -off));
   return all;
@@ -80,7 +80,7 @@ TEST(ScalingLaw, OfFourRunsHasThePublishedExponents) {
   const ScalingLaw published = published_law().best;
   ScalingLaw truth = published;
   truth.e = 1.5;
-  std::vector<LossPoint> runs;
+  std::vector<LawPoint> runs;
   for (const double n : {1e8, 1e9})
     for (const double d : {1e9, 1e10}) runs.push_back(point_of(truth, n, d));
   const LossLaw law = fit_law(runs);
@@ -91,18 +91,18 @@ TEST(ScalingLaw, OfFourRunsHasThePublishedExponents) {
 }
 
 TEST(ScalingLaw, IsRefusedWhereRunsCannotTellItsNumbers) {
-  const auto message = [](std::vector<LossPoint> runs) {
+  const auto message = [](std::vector<LawPoint> runs) {
     return testing::error_of<ConfigError>([&] { fit_law(runs); });
   };
   EXPECT_SAYS(message({point_of(kTruth, 1e8, 1e9)}), "it takes 4 runs, two sizes and two numbers of tokens at least");
-  std::vector<LossPoint> same_size, together;
+  std::vector<LawPoint> same_size, together;
   for (const double d : {1e9, 2e9, 4e9, 8e9}) {
     same_size.push_back(point_of(kTruth, 1e8, d));
     together.push_back(point_of(kTruth, d / 20, d));
   }
   EXPECT_SAYS(message(same_size), "1 size of models");
   EXPECT_SAYS(message(together), "larger models have learned from more tokens in all of these runs");
-  std::vector<LossPoint> mixed = nine_runs();
+  std::vector<LawPoint> mixed = nine_runs();
   mixed[3].experts = true;
   EXPECT_SAYS(message(mixed), "one of the two has experts");
 }
@@ -125,24 +125,24 @@ RecordedRun run_of_steps(int64_t steps) {
   return run;
 }
 
-TEST(LossPoint, IsWhatARunCameToInTheEnd) {
+TEST(LawPoint, IsWhatARunCameToInTheEnd) {
   RecordedRun run = run_of_steps(100);
-  EXPECT_NEAR(loss_point(run).loss, 4.02, 1e-9);  // the mean of the last five
-  EXPECT_EQ(loss_point(run).tokens, 100 * 4 * 64);
-  EXPECT_EQ(loss_point(run).batch_tokens, 4 * 64);
-  EXPECT_EQ(loss_point(run).parameters, 2 * 100 * 16 + 2 * (4 * 16 * 16 + 3 * 16 * 64 + 2 * 16) + 16);
+  EXPECT_NEAR(law_point(run).loss, 4.02, 1e-9);  // the mean of the last five
+  EXPECT_EQ(law_point(run).tokens, 100 * 4 * 64);
+  EXPECT_EQ(law_point(run).batch_tokens, 4 * 64);
+  EXPECT_EQ(law_point(run).parameters, 2 * 100 * 16 + 2 * (4 * 16 * 16 + 3 * 16 * 64 + 2 * 16) + 16);
   run.metrics.evals = {{.step = 50, .loss = 4.9}, {.step = 100, .loss = 4.4}};
-  EXPECT_EQ(loss_point(run).loss, 4.4);
+  EXPECT_EQ(law_point(run).loss, 4.4);
   for (size_t i = 50; i < 100; ++i)
     run.metrics.steps[i].phase = StepRecord::Phase{.number = 1, .global_batch_size = 8, .seq_length = 128};
-  EXPECT_EQ(loss_point(run).tokens, 50 * 4 * 64 + 50 * 8 * 128);
-  EXPECT_EQ(loss_point(run).batch_tokens, 8 * 128);
+  EXPECT_EQ(law_point(run).tokens, 50 * 4 * 64 + 50 * 8 * 128);
+  EXPECT_EQ(law_point(run).batch_tokens, 8 * 128);
 }
 
-TEST(LossPoint, IsOfRunsThatBeganWithNothing) {
+TEST(LawPoint, IsOfRunsThatBeganWithNothing) {
   RecordedRun run = run_of_steps(3);
   run.recipe.model.init = InitChoice::pretrained;
-  EXPECT_SAYS(testing::error_of<ConfigError>([&] { loss_point(run); }), "runs/it: begins with trained weights");
+  EXPECT_SAYS(testing::error_of<ConfigError>([&] { law_point(run); }), "runs/it: begins with trained weights");
 }
 
 }  // namespace

@@ -16,8 +16,8 @@ namespace weft {
 namespace {
 
 LossLaw law_for(const PlanLossOptions& options, const std::vector<LossModel>& models) {
-  std::vector<LossPoint> points;
-  for (const std::string& run : options.runs) points.push_back(loss_point(read_recorded_run(run)));
+  std::vector<LawPoint> points;
+  for (const std::string& run : options.runs) points.push_back(law_point(read_recorded_run(run)));
   for (const LossModel& m : models) {
     const bool experts = m.config.spec.has_experts();
     if (points.empty() && experts)

@@ -137,9 +137,9 @@ double correlation(const std::vector<double>& x, const std::vector<double>& y) {
   return xy / std::sqrt(xx * yy);
 }
 
-Points points_of(const std::vector<LossPoint>& given) {
+Points points_of(const std::vector<LawPoint>& given) {
   Points p;
-  for (const LossPoint& one : given) {
+  for (const LawPoint& one : given) {
     p.parameters.push_back(one.parameters);
     p.tokens.push_back(tokens_of_small_batches(one.tokens, one.batch_tokens, one.loss));
     p.losses.push_back(one.loss);
@@ -151,7 +151,7 @@ Points points_of(const std::vector<LossPoint>& given) {
   return p;
 }
 
-void check(const std::vector<LossPoint>& given, const Points& p) {
+void check(const std::vector<LawPoint>& given, const Points& p) {
   const int sizes = distinct(p.parameters), lengths = distinct(p.tokens);
   if (given.size() < kRunsForThree || sizes < 2 || lengths < 2)
     throw ConfigError(fmt::format(
@@ -163,7 +163,7 @@ void check(const std::vector<LossPoint>& given, const Points& p) {
     throw ConfigError(
         "larger models have learned from more tokens in all of these runs, so that they do not tell what either adds; "
         "what works: a further run of a small model with many tokens, or the published law, without --runs");
-  for (const LossPoint& one : given)
+  for (const LawPoint& one : given)
     if (one.experts != given[0].experts)
       throw ConfigError(fmt::format("{} and {}: one of the two has experts, and a law is of models of one kind",
                                     given[0].run, one.run));
@@ -193,7 +193,7 @@ std::vector<ScalingLaw> laws_beside(const Fitted& best, const Points& p, bool ex
 
 }  // namespace
 
-LossPoint loss_point(const RecordedRun& run) {
+LawPoint law_point(const RecordedRun& run) {
   const Recipe& r = run.recipe;
   const auto refuse = [&](const std::string& why) {
     throw ConfigError(fmt::format("{}: {}, of which a law of loss says nothing; leave the run out", run.folder, why));
@@ -202,7 +202,7 @@ LossPoint loss_point(const RecordedRun& run) {
   if (r.adapter.kind != AdapterKind::none) refuse("trains an adapter");
   if (r.train.objective != ObjectiveKind::cross_entropy) refuse("has another objective than cross-entropy");
   if (run.metrics.steps.empty()) refuse("has trained no step yet");
-  LossPoint point{.run = run.folder, .parameters = parameters_of(run.config.spec)};
+  LawPoint point{.run = run.folder, .parameters = parameters_of(run.config.spec)};
   point.experts = run.config.spec.has_experts();
   const std::vector<StepRecord>& steps = run.metrics.steps;
   for (const StepRecord& s : steps) point.tokens += tokens_of_step(r, s);
@@ -215,7 +215,7 @@ LossPoint loss_point(const RecordedRun& run) {
   return point;
 }
 
-LossLaw fit_law(const std::vector<LossPoint>& given) {
+LossLaw fit_law(const std::vector<LawPoint>& given) {
   const Points p = points_of(given);
   check(given, p);
   const bool exponents =
