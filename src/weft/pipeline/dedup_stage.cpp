@@ -120,7 +120,7 @@ class Merge {
     };
     int64_t bytes = 0;
     for (const fs::path& run : runs) bytes += int64_t(fs::file_size(run));
-    const MergeOptions options{.look = look};
+    const RunMergeOptions options{.look = look};
     const bool once = runs.size() <= options.fan_in;  // else some records are merged again, nobody knows how many
     context_.progress.begin("dedup, pairs", once ? bytes : 0);
     merge_runs(

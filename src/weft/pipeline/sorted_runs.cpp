@@ -80,7 +80,7 @@ void write_run(const fs::path& file, std::vector<KeyRecord> records) {
 }
 
 void merge_runs(std::vector<fs::path> files, const fs::path& scratch, const std::function<void(const KeyRecord&)>& take,
-                const MergeOptions& options) {
+                const RunMergeOptions& options) {
   for (int made = 0; files.size() > options.fan_in; ++made) {
     const auto middle = files.begin() + std::ptrdiff_t(options.fan_in);
     const fs::path merged = scratch / fmt::format("merged-{}", made);

@@ -20,7 +20,7 @@ struct KeyRecord {
 // Sorts and writes them, whole or not at all.
 void write_run(const std::filesystem::path& file, std::vector<KeyRecord> records);
 
-struct MergeOptions {
+struct RunMergeOptions {
   size_t fan_in = 256;                             // files that are open at once
   std::function<void(int64_t records)> look = {};  // may be empty; told of each 65,536 records, and may throw to stop
 };
@@ -28,7 +28,7 @@ struct MergeOptions {
 // Hands over all records of sorted files, in order. Memory: 64 KiB for each of up to `fan_in` files at once; of more,
 // some are merged to files in `scratch` before. Throws FileError.
 void merge_runs(std::vector<std::filesystem::path> files, const std::filesystem::path& scratch,
-                const std::function<void(const KeyRecord&)>& take, const MergeOptions& options = {});
+                const std::function<void(const KeyRecord&)>& take, const RunMergeOptions& options = {});
 
 // Any number of records, sorted into one file at the end; 128 MiB of them in memory.
 class RecordSorter {
@@ -36,7 +36,7 @@ class RecordSorter {
   RecordSorter(std::filesystem::path scratch, std::string name)
       : scratch_(std::move(scratch)), name_(std::move(name)) {}
   void add(const KeyRecord& record);
-  // `look` as in MergeOptions.
+  // `look` as in RunMergeOptions.
   void finish(const std::filesystem::path& file, const std::function<void(int64_t records)>& look = {});
 
  private:
