@@ -31,9 +31,6 @@ set(WEFT_COMMON_HEADERS <algorithm> <array> <atomic> <cmath> <cstdint> <cstring>
     <memory> <mutex> <optional> <set> <span> <sstream> <string> <string_view> <thread> <unordered_map> <utility> <variant>
     <vector> <fmt/format.h> <nlohmann/json.hpp>)
 set(WEFT_O1 $<$<AND:$<CONFIG:Release>,$<COMPILE_LANGUAGE:CXX>>:-O1>)
-# With sanitizers nine tenths of the time are optimisation and code; tests and folders that leave the work to others are
-# not optimised: less than half of it.
-set(WEFT_O0 $<$<COMPILE_LANGUAGE:CXX>:-O0>)
 if(WEFT_PCH AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   # ccache asks for the first. For the others g++ forgets that precompiled code of the standard library is the system's,
   # and warns of what cannot happen there; builds with sanitizers keep these warnings.
@@ -42,19 +39,10 @@ endif()
 function(weft_precompiled_headers)
   if(WEFT_PCH)
     file(WRITE ${PROJECT_BINARY_DIR}/precompiled.cpp "")
-    set(names weft_precompiled)
-    if(WEFT_SANITIZE)
-      list(APPEND names weft_precompiled_plain)
-    endif()
-    foreach(name ${names})
-      add_library(${name} OBJECT ${PROJECT_BINARY_DIR}/precompiled.cpp)
-      target_link_libraries(${name} PRIVATE weft::fmt weft::json)
-      target_precompile_headers(${name} PRIVATE ${WEFT_COMMON_HEADERS})
-      set_target_properties(${name} PROPERTIES POSITION_INDEPENDENT_CODE ${WEFT_HAS_CUDA})
-    endforeach()
-    if(WEFT_SANITIZE)
-      target_compile_options(weft_precompiled_plain PRIVATE ${WEFT_O0})
-    endif()
+    add_library(weft_precompiled OBJECT ${PROJECT_BINARY_DIR}/precompiled.cpp)
+    target_link_libraries(weft_precompiled PRIVATE weft::fmt weft::json)
+    target_precompile_headers(weft_precompiled PRIVATE ${WEFT_COMMON_HEADERS})
+    set_target_properties(weft_precompiled PROPERTIES POSITION_INDEPENDENT_CODE ${WEFT_HAS_CUDA})
   endif()
 endfunction()
 
@@ -70,11 +58,11 @@ endfunction()
 
 # weft_folder(tokenize DEPS ... PARTS pattern=PCRE2 ...) makes the target weft_tokenize of all *.cpp in src/weft/tokenize.
 # pattern.cpp needs the part PCRE2: in a build without it, pattern_missing.cpp stands in its place, which throws NotBuilt.
-# All such files are listed in WEFT_MISSING_FILES. COLD: -O1 does. PLAIN: and with sanitizers -O0. OWN_HEADERS: no precompiled ones, for other macros.
+# All such files are listed in WEFT_MISSING_FILES. COLD: -O1 does. OWN_HEADERS: no precompiled ones, for other macros.
 # EACH_FILE: no unity build (Highway compiles a file several times).
 set(WEFT_MISSING_FILES)
 function(weft_folder folder)
-  cmake_parse_arguments(ARG "COLD;PLAIN;OWN_HEADERS;EACH_FILE" "" "DEPS;PARTS" ${ARGN})
+  cmake_parse_arguments(ARG "COLD;OWN_HEADERS;EACH_FILE" "" "DEPS;PARTS" ${ARGN})
   string(REPLACE "/" "_" name weft_${folder})
   set(path ${PROJECT_SOURCE_DIR}/src/weft/${folder})
   file(GLOB sources CONFIGURE_DEPENDS ${path}/*.cpp)
@@ -103,13 +91,8 @@ function(weft_folder folder)
     if(ARG_COLD)
       target_compile_options(${name} PRIVATE ${WEFT_O1})
     endif()
-    set(precompiled weft_precompiled)
-    if(ARG_PLAIN AND WEFT_SANITIZE)
-      target_compile_options(${name} PRIVATE ${WEFT_O0})
-      set(precompiled weft_precompiled_plain)
-    endif()
     if(WEFT_PCH AND NOT ARG_OWN_HEADERS)
-      target_precompile_headers(${name} REUSE_FROM ${precompiled})
+      target_precompile_headers(${name} REUSE_FROM weft_precompiled)
       # The module for GPUs is made of position-independent code; precompiled headers are for one kind of code.
       set_target_properties(${name} PROPERTIES POSITION_INDEPENDENT_CODE ${WEFT_HAS_CUDA})
     endif()
