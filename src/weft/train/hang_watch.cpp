@@ -189,7 +189,8 @@ void HangWatch::report(double still_s) {
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
   const std::string text = hang_text(folder, spec_.world, since_s);
   try {
-    if (ranks_.front().signs.rank == 0 || !read_signs(folder, 0, since_s))
+    const bool leads = std::any_of(ranks_.begin(), ranks_.end(), [](const Watched& w) { return w.signs.rank == 0; });
+    if (leads || !read_signs(folder, 0, since_s))
       append_event(spec_.run, "hang", {{"step", step}, {"still_s", still_s}, {"reason", text}});
   } catch (const FileError&) {}
   spec_.hung(fmt::format("step {}: nothing has gone on for {:.1f} s: {}. The last calls of each rank are in {}", step,
