@@ -148,7 +148,7 @@ class LayoutMatrix : public ::testing::Test {
     std::filesystem::create_directories(dir_ / "of-teacher");
     for (const std::string& model : kRuns[0].values) {
       std::filesystem::create_directories(dir_ / model);
-      std::ofstream(dir_ / model / "config.json") << config_of(base_of(model));
+      std::ofstream(dir_ / model / "config.json") << json_of(base_of(model));
     }
     std::mt19937 gen(7);
     std::ofstream tokens(dir_ / "tokens.bin", std::ios::binary), mask(dir_ / "mask.bin", std::ios::binary);
@@ -209,7 +209,7 @@ class LayoutMatrix : public ::testing::Test {
     const std::string model = is_forward(c) ? "gemma2" : "mixtral";
     const std::filesystem::path folder = dir_ / ("teacher-" + model);
     if (std::filesystem::exists(folder)) return folder;
-    nlohmann::json config = nlohmann::json::parse(config_of(model));
+    nlohmann::json config = nlohmann::json::parse(json_of(model));
     config.update({{"hidden_size", 36}, {"num_hidden_layers", kBlocks + 1}, {"initializer_range", 0.3}});
     spill(dir_ / "of-teacher/config.json", config.dump());
     Choice plain = first_choice();

@@ -49,7 +49,7 @@ inline std::string config_of_experts(const std::string& model) {
 // table.
 inline bool has_mtp(const std::string& model) { return model.find("-mtp") != std::string::npos; }
 
-inline std::string config_of(const std::string& model) {
+inline std::string json_of(const std::string& model) {
   if (model == "gpt2")
     return R"({"model_type": "gpt2", "vocab_size": 37, "n_positions": 12, "n_embd": 24, "n_layer": 4, "n_head": 4})";
   if (model.starts_with("deepseek"))
