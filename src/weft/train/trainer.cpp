@@ -86,6 +86,7 @@ Trainer::Trainer(RunPlan plan, const Setup& setup)
                  .reference = reference_ ? &*reference_ : nullptr,
                  .older = span_ ? span_->averaged_steps - span_->first_step : 0}),
       context_(context_of(with_longest_samples(), rank_.plan.config)) {
+  if (rank_.plan.step.writes > 0) writer_.emplace(rank_, machine_.memory);
   if (setup.phases.carried != nullptr)
     take(*setup.phases.carried);
   else
@@ -303,7 +304,7 @@ StepRecord Trainer::step_once() {
           .tokens_per_s = tokens / took,
           .step_time_s = took,
           .mfu = matmul_rate_.mfu(rank_.plan.memory.arithmetic.model_flops, took),
-          .memory_bytes = rank_.peak_bytes(),
+          .memory_bytes = rank_.peak_bytes() + (writer_ ? writer_->bytes_taken() : 0),
           .data_s = batches_.take_read_s(),
           .waits_s = blocked_by_axis(waits_),
           .eval_s = std::exchange(eval_s_, 0),
