@@ -44,6 +44,7 @@ Tensor run_decoding(const DecodingPass& on, const DecodingRows& rows, Arena& scr
   if (on.staging) on.staging->load(load, batch, on.backend);
   Pass p{on.backend, on.mesh, on.step.precision, batch, &scratch, &scratch, &scratch, &scratch, &scratch};
   if (!rows.use.queries.empty()) p.shares_from = on.shares_from;
+  p.reaches_experts = on.reaches_experts;
   Tensor logits;
   for (int c = 0; c < on.model.num_chunks(); ++c) run_chunk(on, p, c, rows, logits);
   for (int c = 0; c < on.model.num_chunks() && on.links != nullptr; ++c) on.links->wait_sent({c, 0});

@@ -20,6 +20,7 @@ struct DecodingPass {
   ParamStore& params;  // of the model: units are fetched one by one
   const std::vector<KvCache>& caches;
   std::optional<int64_t> shares_from = {};  // Pass's
+  bool reaches_experts = false;             // likewise
   StageLinks* links = nullptr;              // none: only its memory is measured
   BatchStaging* staging = nullptr;          // likewise
 };

@@ -280,6 +280,7 @@ TextGenerator::Needs TextGenerator::measure(const ModelSpec& model, const Spec& 
   WEFT_CHECK(!spec.by_turns || (spec.texts.size() == 1 && spec.layout.dp == 1 && spec.context == 0),
              "{} texts by turns on {} ranks of dp, with a window of {}", spec.texts.size(), spec.layout.dp,
              spec.context);
+  WEFT_CHECK(!spec.reaches_experts || spec.layout.dp == 1, "ranks of dp go through a model at different times");
   const StepSpec step = step_of(model, spec);
   const ProcessMesh mesh = dry_mesh(step.mesh, step.rank);
   PersistentArenas persistent;
@@ -302,7 +303,7 @@ TextGenerator::Needs TextGenerator::measure(const ModelSpec& model, const Spec& 
     Arena theirs("cache");
     const int64_t pages = pages_needed(rank, cp_of(step));
     const auto caches = transformer.make_caches(theirs, step.precision, pages * KvPages::kRows);
-    const DecodingPass on{backend, mesh, step, transformer, params, caches, spec.shares_from};
+    const DecodingPass on{backend, mesh, step, transformer, params, caches, spec.shares_from, spec.reaches_experts};
     pass_dry(on, scratch, rank, pages);
     if (&rank == &ranks.front()) begin_later_dry(on, scratch, spec, pages);
   }
@@ -327,7 +328,7 @@ TextGenerator::Passes TextGenerator::passes(const ModelSpec& model, const Spec& 
   const auto caches = transformer.make_caches(cache, step.precision, pages * KvPages::kRows);
   DryBackend backend(*machine_of(spec).workspace_model);
   OpNotes notes(backend);
-  const DecodingPass on{notes, mesh, step, transformer, params, caches, spec.shares_from};
+  const DecodingPass on{notes, mesh, step, transformer, params, caches, spec.shares_from, spec.reaches_experts};
   Traffic before;
   const auto take = [&](int64_t rows) {
     PassData data{.rows = rows, .ops = notes.take(), .transfers = traffic.since(before).counts()};
@@ -353,7 +354,7 @@ TextGenerator::TextGenerator(const std::filesystem::path& folder, const Spec& sp
       machine_(machine_of(spec)),
       step_(step_of(config_.spec, spec)),
       needs_(measure(config_.spec, spec)),
-      rank_({folder, config_.spec}, step_, needs_.plan, machine_, spec.mesh),
+      rank_({folder, config_.spec, spec.reaches_experts}, step_, needs_.plan, machine_, spec.mesh),
       cache_memory_("cache of keys and values", needs_.cache_bytes, machine_.memory),
       scratch_("scratch", needs_.plan.evaluation, machine_.memory),
       staging_(machine_.memory, most_at_once(spec), rank_.mesh.poller()),
@@ -502,6 +503,7 @@ Tensor TextGenerator::pass_of(const DecodingRows& rows) {
                         .params = rank_.params,
                         .caches = caches_,
                         .shares_from = spec_.shares_from,
+                        .reaches_experts = spec_.reaches_experts,
                         .links = &rank_.links,
                         .staging = &staging_};
   return pass(on, scratch_, rows);
