@@ -17,8 +17,9 @@ class DryStep {
     std::function<void(const Action*, const Instruction&)> begins = {};
     std::function<void()> ends = {};
   };
-  // Forward, backward and update; with the memory of an evaluation and of texts written, but without what these send. Returns the arithmetic
-  // of forward and backward, in FLOP: only where no loop of the schedule is cut short is it that of a step.
+  // Forward, backward and update; with the memory of an evaluation and of texts written, but without what these send.
+  // Returns the arithmetic of forward and backward, in FLOP: only where no loop of the schedule is cut short is it that
+  // of a step.
   double run(const Watch& watch);
   double run() { return run(Watch()); }
 

@@ -196,7 +196,7 @@ std::vector<RecipeKey> recipe_keys(Recipe& r) {
        "adapter, "
        "another adapter's; empty: those that the run (or the [[phase]] with this objective) begins with"},
       {"objective.precompute_ref_log_probs", &r.objective.precompute_ref_log_probs, anything(),
-       "dpo, grpo: the reference reads all rows once, before the run, and what it makes of them is kept in a file "
+       "dpo, kto, grpo: the reference reads all rows once, before the run, and what it makes of them is kept in a file "
        "beside them (docs/formats/reference_logps.md): the run has no reference in memory"},
       {"objective.teacher", &r.objective.teacher, needed("teacher = \"hf-folder\""),
        "distill: the model that is learned from, of the same vocabulary as model.path: a Hugging Face folder, a "

@@ -13,8 +13,8 @@ bool passes_together(const StepSpec& step) {
   return step.mesh.dp > 1 && (step.mesh.ep > 1 || step.order.zero_stage == 3);
 }
 
-// A pass may be of one token, and there are no gradients; ranks of cp look back at what each of them keeps, however they
-// share sequences.
+// A pass may be of one token, and there are no gradients; ranks of cp look back at what each of them keeps, however
+// they share sequences.
 TransformerPlan plan_of(const StepSpec& step) {
   TransformerPlan plan = step.model;
   plan.layers.stream = Spmd::Invariant;

@@ -16,9 +16,9 @@ class TextFeeder {
     int64_t text;
     std::span<const int32_t> ids;
   };
-  // Feeds texts. In the stage of a pipeline with the head, returns the logits [V] after the last token of each, one behind the
-  // other, until the next call; else nothing. Every rank that shares the texts calls it with the same; where ranks of
-  // dp pass through the model together, all of them call it, with no texts those that have none left. Blocks.
+  // Feeds texts. In the stage of a pipeline with the head, returns the logits [V] after the last token of each, one
+  // behind the other, until the next call; else nothing. Every rank that shares the texts calls it with the same; where
+  // ranks of dp pass through the model together, all of them call it, with no texts those that have none left. Blocks.
   virtual std::span<const double> feed(std::span<const More> more) = 0;
   // The tokens at the end of `ids` that the text has not been fed yet: at least the last. A text that was fed anything
   // else than what comes before them begins again, with all of `ids`.

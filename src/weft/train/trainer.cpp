@@ -74,7 +74,7 @@ Trainer::Trainer(RunPlan plan, const Setup& setup)
                               .first_sample = batch_place().first_sample,
                               .documents_alike = recipe_.train.loss_average == LossAverage::document}),
       references_(setup.references),
-      reference_(stored_reference_of(references_.train.get(), *data_.train, batches_, rank_.plan.step)),
+      reference_(stored_reference_of(references_.train, *data_.train, batches_, rank_.plan.step)),
       objective_(objective_of(recipe_, *data_.train, batch_place())),
       loss_scale_(rank_.plan.loss_scale),
       step_run_({.recipe = recipe_,
@@ -495,7 +495,7 @@ void Trainer::evaluate() {
   const std::optional<EvalRecord> record = data_.valid_rows ? evaluate_rows({.recipe = recipe_,
                                                                              .rows = *data_.valid_rows,
                                                                              .step_spec = rank_.plan.step,
-                                                                             .reference = references_.valid.get(),
+                                                                             .reference = references_.valid,
                                                                              .step = step_,
                                                                              .stopped = [this] { return stopped(); }},
                                                                             rank_.executor)
