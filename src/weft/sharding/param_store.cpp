@@ -108,6 +108,32 @@ void ParamStore::allocate_frozen(Arena& params, Arena& transit) {
   allocate_values(params, transit);
 }
 
+void ParamStore::borrow(ParamStore& lender) {
+  WEFT_CHECK(use_ == WeightUse::frozen && pending_.empty(), "weights to be trained need values of their own");
+  WEFT_CHECK(num_units() == lender.num_units(), "{} units borrow those of {}", num_units(), lender.num_units());
+  for (int unit = 0; unit < num_units(); ++unit) {
+    const std::vector<Param*>&mine = params_of(unit), &theirs = lender.params_of(unit);
+    const bool same =
+        unit_name(unit) == lender.unit_name(unit) &&
+        std::equal(mine.begin(), mine.end(), theirs.begin(), theirs.end(), [](auto* a, auto* b) {
+          return a->spec().name == b->spec().name && a->shape() == b->shape() && a->spec().codes == b->spec().codes;
+        });
+    WEFT_CHECK(same, "{} cannot borrow the weights of {}", unit_name(unit), lender.unit_name(unit));
+  }
+  memory_ = lender.memory_;
+  lender_ = &lender;
+}
+
+// Where they are gathered they may lie elsewhere each time.
+void ParamStore::fetch_from_lender(int unit) {
+  lender_->fetch(unit);
+  const std::vector<Param*>& theirs = lender_->params_of(unit);
+  for (size_t i = 0; i < theirs.size(); ++i) {
+    Param& mine = *params_of(unit)[i];
+    mine.value = theirs[i]->value.placed(mine.spec().place);
+  }
+}
+
 void ParamStore::allocate(const Arenas& arenas, const StateFormats& formats) {
   WEFT_CHECK(use_ == WeightUse::trained, "frozen weights have no gradients");
   allocate_values(arenas.params, arenas.transit);

@@ -46,17 +46,23 @@ class ParamStore {
   void allocate(const Arenas& arenas, const StateFormats& formats);
   // The same for frozen weights.
   void allocate_frozen(Arena& params, Arena& transit);
+  // In place of these, for frozen weights: their values are those of `lender`, which has the same units, cut alike, and
+  // outlives this. To fetch and to release them is then to do so there.
+  void borrow(ParamStore& lender);
 
   // Values of a unit are readable by ops until released as often as fetched. Blocks as Work::wait does where they lie
   // on other ranks.
   void fetch(int unit) {
+    if (lender_ != nullptr) return fetch_from_lender(unit);
     for_each_flat(unit, [](Set& set, int flat) { set.values.fetch(flat); });
   }
   void release(int unit) {
+    if (lender_ != nullptr) return lender_->release(unit);
     for_each_flat(unit, [](Set& set, int flat) { set.values.release(flat); });
   }
   // Says which unit is fetched next, so that its values may come while others are in use.
   void prefetch(int unit) {
+    if (lender_ != nullptr) return lender_->prefetch(unit);
     for_each_flat(unit, [](Set& set, int flat) { set.values.prefetch(flat); });
   }
   // Gradients of a unit are writable for this micro-batch until flushed; `last` when it writes no more of them. They
@@ -232,6 +238,7 @@ class ParamStore {
     });
   }
   void allocate_values(Arena& params, Arena& transit);
+  void fetch_from_lender(int unit);
   void add_flat(Set& set, std::string name, int64_t position, std::vector<Param*> params);
 
   Precision precision_;
@@ -244,6 +251,7 @@ class ParamStore {
   std::vector<Unit> units_;
   std::array<std::unique_ptr<Set>, kInCodes + kFrozen> sets_;
   std::optional<AdapterSpec> adapter_;
+  ParamStore* lender_ = nullptr;
 };
 
 }  // namespace weft

@@ -8,8 +8,8 @@ RankOf rank_of_texts(const ProcessMesh& mesh) { return {mesh[Axis::dp].size(), m
 
 Communicator& ranks_of_other_texts(const ProcessMesh& mesh) { return mesh[Axis::dp]; }
 
-bool speaks_for_texts(const ProcessMesh& mesh) {
-  return mesh.pp->rank() == mesh.pp->size() - 1 && mesh[Axis::tp].rank() == 0 && mesh[Axis::cp].rank() == 0;
+bool speaks_for_texts(const ProcessMesh& mesh, bool has_head) {
+  return has_head && mesh[Axis::tp].rank() == 0 && mesh[Axis::cp].rank() == 0;
 }
 
 void wait_sum_over_sharers(const ProcessMesh& mesh, const Tensor& x) {

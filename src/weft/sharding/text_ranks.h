@@ -13,8 +13,8 @@ namespace weft {
 RankOf rank_of_texts(const ProcessMesh& mesh);
 Communicator& ranks_of_other_texts(const ProcessMesh& mesh);
 
-// One of the ranks that share texts, in the last stage of the pipeline.
-bool speaks_for_texts(const ProcessMesh& mesh);
+// One of the ranks that share texts, in the stage of the pipeline that has the head.
+bool speaks_for_texts(const ProcessMesh& mesh, bool has_head);
 // The sum over all ranks that share texts, in place. Blocks.
 void wait_sum_over_sharers(const ProcessMesh& mesh, const Tensor& x);
 

@@ -74,7 +74,7 @@ Trainer::Trainer(RunPlan plan, const Setup& setup)
                               .first_sample = batch_place().first_sample,
                               .documents_alike = recipe_.train.loss_average == LossAverage::document}),
       references_(setup.references),
-      reference_(stored_reference_of(references_.train.get(), *data_.train, batches_, rank_.plan.step)),
+      reference_(stored_reference_of(references_.train, *data_.train, batches_, rank_.plan.step)),
       objective_(objective_of(recipe_, *data_.train, batch_place())),
       loss_scale_(rank_.plan.loss_scale),
       step_run_({.recipe = recipe_,
@@ -86,6 +86,7 @@ Trainer::Trainer(RunPlan plan, const Setup& setup)
                  .reference = reference_ ? &*reference_ : nullptr,
                  .older = span_ ? span_->averaged_steps - span_->first_step : 0}),
       context_(context_of(with_longest_samples(), rank_.plan.config)) {
+  if (rank_.plan.step.writes > 0) writer_.emplace(rank_, machine_.memory);
   if (setup.phases.carried != nullptr)
     take(*setup.phases.carried);
   else
@@ -303,7 +304,7 @@ StepRecord Trainer::step_once() {
           .tokens_per_s = tokens / took,
           .step_time_s = took,
           .mfu = matmul_rate_.mfu(rank_.plan.memory.arithmetic.model_flops, took),
-          .memory_bytes = rank_.peak_bytes(),
+          .memory_bytes = rank_.peak_bytes() + (writer_ ? writer_->bytes_taken() : 0),
           .data_s = batches_.take_read_s(),
           .waits_s = blocked_by_axis(waits_),
           .eval_s = std::exchange(eval_s_, 0),
@@ -494,7 +495,7 @@ void Trainer::evaluate() {
   const std::optional<EvalRecord> record = data_.valid_rows ? evaluate_rows({.recipe = recipe_,
                                                                              .rows = *data_.valid_rows,
                                                                              .step_spec = rank_.plan.step,
-                                                                             .reference = references_.valid.get(),
+                                                                             .reference = references_.valid,
                                                                              .step = step_,
                                                                              .stopped = [this] { return stopped(); }},
                                                                             rank_.executor)

@@ -18,6 +18,7 @@
 #include "weft/train/run_data.h"
 #include "weft/train/run_phases.h"
 #include "weft/train/run_tasks.h"
+#include "weft/train/run_writer.h"
 #include "weft/train/straggler_watch.h"
 #include "weft/train/training_step.h"
 
@@ -114,6 +115,7 @@ class Trainer {
   void start_weights(const FoundCheckpoint& found);
   void read_fingerprints();
   void require_frozen(const std::filesystem::path& checkpoint) const;
+  TasksRecord wait_judge(const TextScores& scores, const RunTasks::Written& written) const;
   bool is_recorded(const TasksRecord& record) const;  // as the last of its step
   Metrics metrics() const;                            // so far; none where they cannot be read
   template <class Record>
@@ -161,6 +163,7 @@ class Trainer {
   RankRun rank_;
   RunData data_;
   const RunTasks tasks_;
+  std::optional<RunWriter> writer_;  // where the run was planned to write
   BatchLoader batches_;
   const RunReferences references_;
   const std::optional<StoredReference> reference_;  // of the training rows
