@@ -309,6 +309,17 @@ TEST(GgufOss, TypesFallBackAsThoseOfOtherFamilies) {
   EXPECT_LE(largest_difference(*open_weights(dir.path(), m), *open_weights(dir / "m.gguf", m)), 0.005);
 }
 
+// As published files have experts.
+TEST(GgufOss, ExpertsInMxfp4AreRead) {
+  TempDir dir;
+  const ModelSpec m = write_small(small_oss(), dir);
+  write_gguf_file(dir.path(), dir / "m.gguf", GgufType::mxfp4);
+  EXPECT_EQ(GgufFile(dir / "m.gguf").find("blk.0.ffn_gate_exps.weight")->type, 39u);
+  const ModelSpec after = read_hf_config(dir / "m.gguf").spec;
+  // Numbers up to 1 are those up to 6 / 8 in steps of 1 / 4 and less.
+  EXPECT_LE(largest_difference(*open_weights(dir.path(), m), *open_weights(dir / "m.gguf", after)), 0.251);
+}
+
 std::string export_refusal(Json config, const Json& changes) {
   TempDir dir;
   config.update(changes);

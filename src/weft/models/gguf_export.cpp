@@ -35,6 +35,8 @@ int64_t file_type_of(GgufType type) {
       return 18;
     case GgufType::bf16:
       return 32;
+    case GgufType::mxfp4:
+      return 38;
   }
   WEFT_CHECK(false, "type {}", uint32_t(type));
 }

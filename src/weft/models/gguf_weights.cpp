@@ -43,7 +43,7 @@ class GgufWeights final : public WeightSource {
       throw FileError(
           fmt::format("{}: its tensors are not those that its metadata ask for, or of another type than F32, F16, "
                       "BF16, Q8_0, Q5_0, "
-                      "Q4_0, Q6_K and Q4_K:{}\nconvert the model again, to one of these types",
+                      "Q4_0, Q6_K, Q4_K and MXFP4:{}\nconvert the model again, to one of these types",
                       path.string(), wrong));
   }
 
