@@ -127,6 +127,26 @@ TEST(GgufBlocks, Q6_KHasFourLowBitsAndTwoHighOnes) {
   EXPECT_EQ(x[1], 2 * 1 * -32);
 }
 
+TEST(GgufBlocks, MXFP4IsAnExponentAndNumbersOfFourBits) {
+  Bytes b = zeros(GgufType::mxfp4);
+  b[0] = std::byte(128);    // 2^1
+  b[1] = std::byte(0x71);   // number 0: 0.5, number 16: 6
+  b[2] = std::byte(0x0a);   // number 1: -1, number 17: 0
+  b[16] = std::byte(0xf3);  // number 15: 1.5, number 31: -6
+  const auto x = decoded(GgufType::mxfp4, b);
+  EXPECT_EQ(x[0], 1);
+  EXPECT_EQ(x[16], 12);
+  EXPECT_EQ(x[1], -2);
+  EXPECT_EQ(x[17], 0);
+  EXPECT_EQ(x[15], 3);
+  EXPECT_EQ(x[31], -12);
+  EXPECT_EQ(decoded(GgufType::mxfp4, encoded(GgufType::mxfp4, x)), x);
+  std::vector<float> near(32, 0.0f);
+  near[0] = 5.9f, near[1] = 2.5f, near[2] = -3.5f, near[3] = 0.24f, near[4] = 5;
+  const std::vector<float> back = decoded(GgufType::mxfp4, encoded(GgufType::mxfp4, near));
+  EXPECT_EQ(std::vector<float>(back.begin(), back.begin() + 5), (std::vector<float>{6, 2, -4, 0, 4}));
+}
+
 TEST(GgufBlocks, EncodesABlockByHand) {
   std::vector<float> x(32, 0.0f);
   x[0] = -8, x[1] = 7, x[16] = 3.4f, x[17] = 3.6f;

@@ -79,6 +79,23 @@ TEST(GgufTokenizer, WritesWhatLlamaCppLooksFor) {
   EXPECT_EQ(gguf_pre_of(*gguf_split("deepseek-coder")), "deepseek-coder");
 }
 
+// Its files have the ends of lines themselves in their expressions, others escapes.
+TEST(GgufTokenizer, KnowsTheSplitOfDeepSeekV3) {
+  nlohmann::json json = byte_pairs(), parts = nlohmann::json::array();
+  const GgufSplit split = *gguf_split("deepseek-v3");
+  for (std::string e : split.expressions) {
+    for (size_t at; (at = e.find("\\r\\n")) != e.npos;) e.replace(at, 4, "\r\n");
+    parts.push_back({{"type", "Split"}, {"pattern", {{"Regex", e}}}, {"behavior", "Isolated"}, {"invert", false}});
+  }
+  parts.push_back({{"type", "ByteLevel"}, {"add_prefix_space", false}, {"use_regex", false}});
+  json["pre_tokenizer"] = {{"type", "Sequence"}, {"pretokenizers", parts}};
+  TempDir dir;
+  const fs::path path = spilled(json, dir);
+  EXPECT_EQ(gguf_vocabulary_of(path, 260).pre, "deepseek-v3");
+  const auto before = read_tokenizer(path), after = through_gguf(path, 260, dir);
+  expect_same(*before, *after, "ab,ab (ab) 1234\r\n\n ab[]^`{|}~");
+}
+
 // Byte pairs that are split by an expression, their text composed before or not.
 nlohmann::json split_by(const std::string& expression, bool composes) {
   nlohmann::json json = byte_pairs();

@@ -28,7 +28,7 @@ namespace fs = std::filesystem;
 
 GgufType type_named(const std::string& name) {
   for (const GgufTypeInfo& t : kGgufTypes)
-    if (t.name == name) return t.type;
+    if (t.name == name && t.type != GgufType::mxfp4) return t.type;  // that is read alone
   throw ConfigError(fmt::format("--type {}: there are F32, F16, BF16, Q8_0, Q4_0, Q4_K and Q6_K", name));
 }
 

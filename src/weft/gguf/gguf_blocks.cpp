@@ -12,7 +12,7 @@
 namespace weft {
 namespace {
 
-constexpr int kBlock = 32;  // numbers of Q8_0, Q5_0 and Q4_0
+constexpr int kBlock = 32;  // numbers of Q8_0, Q5_0, Q4_0 and MXFP4
 
 template <class T>
 T load(const std::byte* from) {
@@ -86,6 +86,38 @@ void encode_q5_0(const float* x, std::byte* to) {
   store(to + 2, fifth);
 }
 
+// --- MXFP4: a byte e, then 16 bytes as in Q4_0, each half a number q of sign, two bits of exponent and one of
+// fraction; x = 2^(e - 127) q. Open Compute Project, Microscaling Formats 1.0, 2023 ---
+
+constexpr float kHalves[] = {0, 1, 2, 3, 4, 6, 8, 12};  // twice what codes without the sign are
+constexpr int kBias = 127;
+
+void decode_mxfp4(const std::byte* from, float* x) {
+  const auto value = [&](int code) {
+    return std::ldexp(code < 8 ? kHalves[code] : -kHalves[code - 8], int(from[0]) - kBias - 1);
+  };
+  for (int i = 0; i < kBlock / 2; ++i) {
+    x[i] = value(int(from[1 + i]) & 15);
+    x[i + 16] = value(int(from[1 + i]) >> 4);
+  }
+}
+// The number of the largest magnitude has the largest exponent; a half is rounded to the even code.
+int code_of_mxfp4(float halves) {
+  int code = 0;
+  for (int next = 1; next < 8; ++next) {
+    const float middle = (kHalves[next - 1] + kHalves[next]) / 2;
+    if (std::abs(halves) > middle || (std::abs(halves) == middle && next % 2 == 0)) code = next;
+  }
+  return std::signbit(halves) ? code + 8 : code;
+}
+void encode_mxfp4(const float* x, std::byte* to) {
+  const float largest = std::abs(largest_of(x));
+  const int e = largest > 0 ? std::clamp(std::ilogb(largest) - 2, -kBias, kBias) : -kBias;
+  to[0] = std::byte(e + kBias);
+  for (int i = 0; i < kBlock / 2; ++i)
+    to[1 + i] = std::byte(code_of_mxfp4(std::ldexp(x[i], 1 - e)) | code_of_mxfp4(std::ldexp(x[i + 16], 1 - e)) << 4);
+}
+
 using Decode = void (*)(const std::byte*, float*, int64_t blocks);
 using Encode = void (*)(const float*, std::byte*, int64_t blocks);
 
@@ -129,6 +161,8 @@ Coder coder_of(GgufType type) {
       return coder_of_blocks<GgufType::q5_0, decode_q5_0, encode_q5_0>();
     case GgufType::q4_0:
       return coder_of_blocks<GgufType::q4_0, decode_q4_0, encode_q4_0>();
+    case GgufType::mxfp4:
+      return coder_of_blocks<GgufType::mxfp4, decode_mxfp4, encode_mxfp4>();
     case GgufType::q4_k:
       return coder_of_blocks<GgufType::q4_k, decode_q4_k, encode_q4_k>();
     case GgufType::q6_k:

@@ -17,7 +17,7 @@ void decode_blocks(GgufType type, std::span<const std::byte> from, std::span<flo
 
 // The blocks that stand for numbers near `from`, which must be finite, and at most kLargestInBlocks in magnitude unless
 // the type is F32 or BF16. Q8_0, Q5_0 and Q4_0 take their scale from the number of the largest magnitude, as llama.cpp
-// does; Q4_K and Q6_K try several scales and keep the one with the least sum of squared errors.
+// does, and MXFP4 its exponent; Q4_K and Q6_K try several scales and keep the one with the least sum of squared errors.
 void encode_blocks(GgufType type, std::span<const float> from, std::span<std::byte> to);
 
 }  // namespace weft

@@ -28,8 +28,8 @@ void GgufFile::read_row(const GgufTensor& tensor, int64_t row, int64_t first_col
   const GgufTypeInfo* type = find_gguf_type(tensor.type);
   if (type == nullptr)
     throw FileError(
-        fmt::format("{}: tensor {} is of type {}; weft reads F32, F16, BF16, Q8_0, Q5_0, Q4_0, Q6_K and "
-                    "Q4_K: convert the model to one of these",
+        fmt::format("{}: tensor {} is of type {}; weft reads F32, F16, BF16, Q8_0, Q5_0, Q4_0, Q6_K, "
+                    "Q4_K and MXFP4: convert the model to one of these",
                     path().string(), in_quotes(tensor.name), tensor.type));
   const auto count = int64_t(to.size());
   WEFT_CHECK(row >= 0 && row < tensor.rows() && first_col >= 0 && count <= tensor.cols() - first_col,

@@ -28,6 +28,11 @@ std::vector<std::string> write_gguf_config(const ModelSpec& model, GgufHead& hea
 // The most tokens that such a file lets the model see: fewer than the model has where llama.cpp lacks its window.
 int64_t gguf_context(const ModelSpec& model);
 
+// Values of deepseek2.expert_gating_func: what makes scores of a router's logits.
+inline constexpr int64_t kGgufSoftmax = 1, kGgufSigmoid = 2;
+// weft's own key, of gpt-oss: YaRN's blend begins and ends at whole pairs, as it does not in the published models.
+inline constexpr std::string_view kGgufWholePairs = "weft.rope.scaling.truncate";
+
 // Tensors by which a file says what each pair of a head is slowed by. Passed over where weights are looked for.
 struct GgufFactors {
   std::string_view name;

@@ -35,23 +35,17 @@ int64_t file_type_of(GgufType type) {
       return 18;
     case GgufType::bf16:
       return 32;
+    case GgufType::mxfp4:
+      return 38;
   }
   WEFT_CHECK(false, "type {}", uint32_t(type));
 }
 
 constexpr int64_t kWholeBlocks = 256;  // numbers of a row: whole blocks of every type
 
-// A matrix as it is in the file: a vector is one row.
-struct Row {
-  int64_t count, cols;
-};
-Row rows_of(const std::vector<int64_t>& shape) {
-  return shape.size() == 1 ? Row{1, shape[0]} : Row{shape[shape.size() - 2], shape.back()};
-}
-
 struct InFile {
   GgufName name;
-  std::vector<size_t> sources;  // tensors of the source that are its matrices, in order
+  std::vector<size_t> sources;  // tensors of the source that are in it, in order
 };
 
 // The tensors of the file but those of factors, in the order in which the source has the first of each.
@@ -59,10 +53,10 @@ std::vector<InFile> tensors_in_file(const ModelSpec& model) {
   std::vector<InFile> all;
   std::map<std::string, size_t> places;
   const std::vector<GgufName> names = gguf_names(model);
-  for (size_t i = 0; i < names.size(); ++i) {
-    const auto [at, is_new] = places.try_emplace(names[i].name, all.size());
-    if (is_new) all.push_back({names[i], {}});
-    all[at->second].sources.push_back(i);
+  for (const GgufName& name : names) {
+    const auto [at, is_new] = places.try_emplace(name.name, all.size());
+    if (is_new) all.push_back({name, {}});
+    all[at->second].sources.push_back(name.source);
   }
   if (!gguf_repeats_table(model)) return all;
   InFile head = all[places.at("token_embd.weight")];
@@ -113,7 +107,7 @@ class Exporter {
     return n.name == "output.weight" || (config_.spec.tied_head && n.name == "token_embd.weight");
   }
   GgufType type_of(const GgufName& n) const {
-    return n.as_f32 ? GgufType::f32 : gguf_type_of_matrix(what_.type, is_head(n), rows_of(n.shape).cols);
+    return n.as_f32 ? GgufType::f32 : gguf_type_of_matrix(what_.type, is_head(n), n.shape.back());
   }
 
   void put(std::span<const std::byte> bytes, const GgufSink& sink) {
@@ -135,53 +129,75 @@ class Exporter {
   // Returns its bytes.
   int64_t write_matrix(const GgufName& n, size_t source, const GgufSink& sink) {
     constexpr int64_t kAtOnce = 1 << 20;  // numbers
-    const Row rows = rows_of(n.shape);
+    const int64_t rows = n.rows(), cols = n.shape.back();
     const GgufType type = type_of(n);
-    const int64_t step = std::clamp<int64_t>(kAtOnce / rows.cols, 1, rows.count);
-    const int64_t row_bytes = gguf_bytes(type, 1, rows.cols);
-    std::vector<float> numbers(size_t(step * rows.cols));
+    const int64_t step = std::clamp<int64_t>(kAtOnce / cols, 1, rows);
+    const int64_t row_bytes = gguf_bytes(type, 1, cols);
+    std::vector<float> numbers(size_t(step * cols));
     std::vector<std::byte> bytes(size_t(step * row_bytes));
-    for (int64_t first = 0; first < rows.count; first += step) {
-      const int64_t count = std::min(step, rows.count - first);
-      const std::span<float> here = std::span(numbers).first(size_t(count * rows.cols));
+    for (int64_t first = 0; first < rows; first += step) {
+      const int64_t count = std::min(step, rows - first);
+      const std::span<float> here = std::span(numbers).first(size_t(count * cols));
       read_rows(n, source, first, here);
       require_storable(n, type, here);
       parallel_for(count, what_.threads, 1, [&](int64_t begin, int64_t end) {
-        encode_blocks(type, here.subspan(size_t(begin * rows.cols), size_t((end - begin) * rows.cols)),
+        encode_blocks(type, here.subspan(size_t(begin * cols), size_t((end - begin) * cols)),
                       std::span(bytes).subspan(size_t(begin * row_bytes), size_t((end - begin) * row_bytes)));
       });
       sink({reinterpret_cast<const char*>(bytes.data()), size_t(count * row_bytes)});
     }
-    written_.num_numbers += rows.count * rows.cols;
-    return rows.count * row_bytes;
+    written_.num_numbers += rows * cols;
+    return rows * row_bytes;
   }
 
-  // Rows of a matrix of the file, from `first` on.
+  // Rows of a tensor of the file that come of this one, from `first` on.
   void read_rows(const GgufName& n, size_t source, int64_t first, std::span<float> to) const {
-    const int64_t cols = rows_of(n.shape).cols;
-    const auto read = [&](int64_t row, int64_t count, float* out) {
-      const bool vector = n.shape.size() == 1;  // one column here
-      const MatrixOut block{.data = out,
-                            .dtype = DType::f32,
-                            .rows = vector ? cols : count,
-                            .cols = vector ? 1 : cols,
-                            .row_stride = vector ? 1 : cols};
-      source_->read(source, {vector ? 0 : row, 0}, block);
-    };
-    const int64_t count = int64_t(to.size()) / cols;
-    if (n.turned_heads == 0)
-      read(first, count, to.data());
-    else if (n.shape.size() == 1)
-      read_turned_vector(n, source, to);
+    const int64_t cols = n.shape.back(), count = int64_t(to.size()) / cols;
+    if (n.vector)
+      read_vector(n, source, first * cols, to);
+    else if (n.across)
+      read_across(n, source, first, to);
+    else if (n.period > 0)
+      read_shares(n, source, first, to);
+    else if (n.turned_heads > 0)
+      for (int64_t i = 0; i < count; ++i)
+        read(source, folder_row(n, first + i), to.subspan(size_t(i * cols), size_t(cols)), cols);
     else
-      for (int64_t i = 0; i < count; ++i) read(folder_row(n, first + i), 1, to.data() + i * cols);
+      read(source, first, to, cols);
     if (n.offset != 0)
       for (float& x : to) x = float(double(x) + n.offset);
   }
-  void read_turned_vector(const GgufName& n, size_t source, std::span<float> to) const {
-    for (size_t i = 0; i < to.size(); ++i)
-      source_->read(source, {folder_row(n, int64_t(i)), 0},
-                    {.data = &to[i], .dtype = DType::f32, .rows = 1, .cols = 1, .row_stride = 1});
+
+  void read(size_t source, int64_t row, std::span<float> to, int64_t cols, int64_t col = 0) const {
+    source_->read(
+        source, {row, col},
+        {.data = to.data(), .dtype = DType::f32, .rows = int64_t(to.size()) / cols, .cols = cols, .row_stride = cols});
+  }
+
+  void read_vector(const GgufName& n, size_t source, int64_t first, std::span<float> to) const {
+    if (n.turned_heads == 0 && n.period == 0) return read(source, first, to, 1);
+    for (size_t i = 0; i < to.size(); ++i) read(source, folder_row(n, first + int64_t(i)), to.subspan(i, 1), 1);
+  }
+
+  // Reads what lies between the rows too: of a matrix that is turned on disk, rows by themselves would take long.
+  void read_shares(const GgufName& n, size_t source, int64_t first, std::span<float> to) const {
+    const int64_t cols = n.shape.back(), count = int64_t(to.size()) / cols;
+    const int64_t begin = folder_row(n, first), end = folder_row(n, first + count - 1) + 1;
+    std::vector<float> all(size_t((end - begin) * cols));
+    read(source, begin, all, cols);
+    for (int64_t i = 0; i < count; ++i)
+      std::copy_n(all.begin() + (folder_row(n, first + i) - begin) * cols, cols, to.begin() + i * cols);
+  }
+
+  void read_across(const GgufName& n, size_t source, int64_t first, std::span<float> to) const {
+    const int64_t width = n.width, end = first + int64_t(to.size()) / width;
+    for (int64_t row = first; row < end;) {
+      const int64_t share = row / n.shape[1], col = row % n.shape[1], count = std::min(end - row, n.shape[1] - col);
+      std::vector<float> block(size_t(width * count));
+      read(source, share * n.period + n.begin, block, count, col);
+      for (int64_t i = 0; i < count; ++i, ++row)
+        for (int64_t j = 0; j < width; ++j) to[size_t((row - first) * width + j)] = block[size_t(j * count + i)];
+    }
   }
 
   void require_storable(const GgufName& n, GgufType type, std::span<const float> numbers) const {
@@ -202,7 +218,7 @@ class Exporter {
     };
     std::map<Others, int64_t> counts;
     for (const auto& [n, sources] : tensors_)
-      if (!n.as_f32 && type_of(n) != what_.type) ++counts[{type_of(n), is_head(n), rows_of(n.shape).cols}];
+      if (!n.as_f32 && type_of(n) != what_.type) ++counts[{type_of(n), is_head(n), n.shape.back()}];
     for (const auto& [o, count] : counts) {
       const GgufType wanted = gguf_type_of_matrix(what_.type, o.head, kWholeBlocks);
       const std::string what = o.head ? fmt::format("the head is {}", name_of(o.type))

@@ -30,8 +30,9 @@ struct GgufWritten {
 
 // Writes the model of `config`, which require_gguf has passed: norms, biases and positions as F32, matrices as the type
 // says. As llama.cpp does, the head (or the table that is the head) is Q6_K where the type is Q4_0 or Q4_K, and rows
-// that are no whole blocks fall back: Q6_K to Q8_0, Q4_K to Q5_0, any of these to F16. About a million numbers are in
-// memory at a time. Throws FileError, naming the tensor, where a number is not finite, or too large for the type.
+// that are no whole blocks fall back: Q6_K to Q8_0, Q4_K to Q5_0, any of these to F16. A few million numbers
+// are in memory at a time. Throws FileError, naming the tensor, where a number is not finite, or too large for the
+// type.
 GgufWritten write_gguf(const GgufExport& what, const HfConfig& config, const GgufVocabulary& vocabulary,
                        const GgufSink& sink);
 

@@ -35,9 +35,21 @@ struct ListedSplit {
 const std::vector<ListedSplit>& listed_splits() {
   const std::string gpt2(Splitter::expression_of(*Splitter::rules_named("r50k")));
   static const std::vector<ListedSplit> all{
+      {{"deepseek-v3"},
+       {"\\p{N}{1,3}", "[一-龥぀-ゟ゠-ヿ]+",
+        "[!\"#$%&'()*+,\\-./:;<=>?@\\[\\\\\\]^_`{|}~][A-Za-z]+|[^\\r\\n\\p{L}\\p{P}\\p{S}]?[\\p{L}\\p{M}]+"
+        "| ?[\\p{P}\\p{S}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"}},
       {{"deepseek-coder"}, {"[\\r\\n]", "\\s?\\p{L}+", "\\s?\\p{P}+", "[一-龥ࠀ-一가-퟿]+", "\\p{N}"}},
       {{"smollm", "starcoder", "refact", "command-r", "codeshell"}, {"\\p{N}", gpt2}}};
   return all;
+}
+
+// With ends of lines as escapes, as some files have them and others do not.
+std::vector<std::string> spelt(std::vector<std::string> expressions) {
+  for (std::string& e : expressions)
+    for (const auto& [end, escape] : {std::pair{'\r', "\\r"}, std::pair{'\n', "\\n"}})
+      for (size_t at = 0; (at = e.find(end, at)) != e.npos; at += 2) e.replace(at, 1, escape);
+  return expressions;
 }
 
 bool is_among(const Names& names, std::string_view name) {
@@ -63,7 +75,8 @@ std::optional<GgufSplit> gguf_split(const std::string& pre) {
 
 std::string gguf_pre_of(const GgufSplit& split) {
   for (const ListedSplit& l : listed_splits())
-    if (l.expressions == split.expressions && !split.whole_first) return std::string(split.composes ? "" : l.names[0]);
+    if (l.expressions == spelt(split.expressions) && !split.whole_first)
+      return std::string(split.composes ? "" : l.names[0]);
   if (split.expressions.size() != 1) return "";
   const auto rules = Splitter::rules_of(split.expressions[0]);
   for (const KnownSplit& k : known_splits()) {
