@@ -145,6 +145,7 @@ struct ForwardTexts {
   Sampling how = {.temperature = 0};
   int32_t end_of_text = -1;
   std::optional<int64_t> shares_from = {};
+  bool reaches_experts = false;
 };
 
 // What one rank of those that hold the same weights was asked for.
@@ -154,6 +155,7 @@ TextGenerator::Spec spec_of(const ForwardTexts& t, const ForwardLayout& layout, 
       .machine = machine, .precision = precision, .texts = {}, .context = t.context, .layout = layout, .mesh = mesh};
   spec.layout.sequence_parallel = false;
   spec.shares_from = t.shares_from;
+  spec.reaches_experts = t.reaches_experts;
   const RankOf dp{mesh.sizes.dp, place_of(mesh.sizes, mesh.world->rank()).dp};
   for (int64_t rank = 0; rank < dp.size; ++rank) {
     const Run theirs = prompts_of(int64_t(t.prompts.size()), {dp.size, rank});
@@ -215,6 +217,31 @@ TEST_F(ForwardLayouts, SharedProductsGiveTheTokensOfOneRank) {
           << folder << " " << name;
     }
   }
+}
+
+// Ranks that read the weights of each other's experts: one expert a rank and more, of a rank's part on tp, with biases,
+// latents and experts that all tokens go through.
+TEST_F(ForwardLayouts, ExpertsInReachGiveTheTokensOfOneRank) {
+  int judged = 0;
+  for (const fs::path& folder : models()) {
+    for (const auto& [backend, precision] : {std::pair{BackendKind::cpu, kF32}, std::pair{BackendKind::ref, kF64}}) {
+      ForwardTexts t{folder, {forward_text(1, 57), forward_text(2, 1), forward_text(5, 30)}, 6};
+      const std::vector<Tokens> one = continued(t, {}, machine_of({}, backend), precision, {});
+      t.reaches_experts = true;
+      for (const ForwardLayout& layout :
+           {ForwardLayout{.cp = 2, .ep = 2}, ForwardLayout{.cp = 4, .ep = 4}, ForwardLayout{.tp = 2, .cp = 2, .ep = 2},
+            ForwardLayout{.pp = 2, .cp = 2, .ep = 2}}) {
+        if (!can_run(folder, layout)) continue;
+        for (const auto& shares : {std::optional<int64_t>(), std::optional<int64_t>(0)}) {
+          t.shares_from = shares;
+          EXPECT_EQ(continued(t, layout, machine_of(layout, backend), precision, sizes_of(layout)), one)
+              << folder << " cp " << layout.cp << " ep " << layout.ep << " tp " << layout.tp << " pp " << layout.pp;
+          ++judged;
+        }
+      }
+    }
+  }
+  EXPECT_GE(judged, 40);
 }
 
 // A batch is its texts, each alone; also where a text forgets what it began with, and where some end before others.

@@ -185,6 +185,10 @@ class Generation {
     return machine.device.empty() && one_host_ ? std::optional(kBytes) : std::nullopt;
   }
 
+  bool reaches_experts(const Machine& machine) const {
+    return machine.device.empty() && one_host_ && recipe_.parallel.ep > 1 && recipe_.parallel.dp == 1;
+  }
+
   TextGenerator::Spec spec_of(const Machine& machine, const ProcessMesh& mesh) const {
     TextGenerator::Spec spec{.machine = machine,
                              .precision = precision_of(o_),
@@ -193,6 +197,7 @@ class Generation {
                              .layout = recipe_.parallel,
                              .mesh = mesh,
                              .shares_from = shares_from(machine),
+                             .reaches_experts = reaches_experts(machine),
                              .by_turns = is_dialogue()};
     const int64_t dp = mesh.sizes.dp, me = place_of(mesh.sizes, mesh.world->rank()).dp;
     spec.texts = texts_of({dp, me});

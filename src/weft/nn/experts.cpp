@@ -149,8 +149,9 @@ void Experts::route(Pass& p, Saved& s, Tensor h) const {
 Dispatch::Routes Experts::routes_of(Pass& p, Tensor ids) const {
   const int64_t bytes = 3 * spec_.width * spec_.inner * size_of(p.precision.compute);
   const auto sharer = p.shares_from && bytes >= *p.shares_from ? sharer_of_experts(p.mesh) : std::nullopt;
-  return sharer ? dispatch_.route_shared(at(p), ids, *sharer, *p.till_wgrad)
-                : dispatch_.route(at(p), ids, *p.till_wgrad);
+  if (sharer) return dispatch_.route_shared(at(p), ids, *sharer, *p.till_wgrad);
+  return p.reaches_experts ? dispatch_.route_here(at(p), ids, *p.till_wgrad)
+                           : dispatch_.route(at(p), ids, *p.till_wgrad);
 }
 
 Dispatch::OnTheWay Experts::begin_rows_of(Pass& p, const Saved& s, Tensor x) const {

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "weft/nn/products_by_owner.h"
+
 namespace weft {
 namespace {
 
@@ -30,7 +32,7 @@ void GroupedBias::forward(Pass& p, Tensor scale, const Dispatch::Routes& routes,
   if (!b_) return;
   const Tensor mine = columns_of(y);
   Tensor added = Dispatch::alloc_rows(*p.scratch, p.precision.compute, routes, mine.cols(), mine.place);
-  p.be.run(GroupedMatmul{.x = scale, .w = as_column(b_->value), .offsets = routes.offsets, .out = added});
+  multiply_by_owner(p, routes, *b_, b_->value, scale, added);
   p.be.run(Add{.x = mine, .y = added, .out = mine});
 }
 

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <numeric>
 
+#include "weft/nn/products_by_owner.h"
+
 namespace weft {
 namespace {
 
@@ -35,7 +37,7 @@ Tensor GroupedLinear::matrices(Pass& p) const { return numbers_.in_codes() ? num
 void GroupedLinear::forward(Pass& p, Saved& s, Tensor x, const Dispatch::Routes& routes, Tensor y) const {
   {
     Scope temporaries(*p.scratch);
-    p.be.run(GroupedMatmul{.x = x, .w = matrices(p), .offsets = routes.offsets, .out = y});
+    multiply_by_owner(p, routes, *w_, matrices(p), x, y);
   }
   if (adapter_ && p.adapters) adapter_->forward(p, s.adapter, x, routes, y);
 }

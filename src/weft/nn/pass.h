@@ -76,6 +76,8 @@ struct Pass {
   // Where every rank of cp has these rows: they share products that spare each of them so many bytes of weights
   // (nn/shared_product.h).
   std::optional<int64_t> shares_from = {};
+  // Weights of experts of other ranks are read where they lie (Param::of_ranks): no token goes to another rank.
+  bool reaches_experts = false;
 
   Tensor compute(Arena* arena, Shape shape, Placement place) const {
     return arena->alloc(precision.compute, shape, place);

@@ -255,8 +255,10 @@ std::string moves_of(const StepData& data) {
 
 nlohmann::json to_json(const StepData& data) {
   nlohmann::json json{{"actions", nlohmann::json::array()}, {"end", to_json(data.end)}};
-  if (!data.before.ops.empty())
-    json["before"] = {{"ops", to_json(data.before)["ops"]}, {"transfers", to_json(data.before)["transfers"]}};
+  if (!data.before.ops.empty()) {
+    const nlohmann::json before = to_json(data.before);
+    json["before"] = {{"ops", before["ops"]}, {"transfers", before["transfers"]}};
+  }
   for (const StepAction& a : data.actions) {
     nlohmann::json& one = json["actions"].emplace_back(
         nlohmann::json{{"action", std::string(1, char(a.what))}, {"chunk", a.chunk}, {"times", a.times}});

@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <span>
+#include <utility>
 
 #include "weft/comm/all_to_all.h"
 #include "weft/device/host_parts.h"
@@ -112,15 +113,22 @@ void write_arrivals(const Memory& memory, const ExpertCounts& taken, int64_t me,
 
 }  // namespace
 
-Dispatch::Routes Dispatch::route(const At& at, Tensor ids, Arena& kept) const {
-  Communicator& ranks = at.mesh[Axis::ep];
-  const int64_t pairs = ids.elements(), n = ranks.size(), me = ranks.rank();
+// All pairs of the tokens here, by expert.
+Dispatch::Routes Dispatch::group(const At& at, Tensor ids, Arena& kept) const {
+  const int64_t pairs = ids.elements();
   Routes r;
   r.order = kept.alloc(DType::i32, {pairs});
   r.places = kept.alloc(DType::i32, {ids.rows(), ids.cols()});
   r.offsets = kept.alloc(DType::i32, {spec_.experts + 1});
   r.rows = r.capacity = pairs;
   at.be.run(GroupRows{.ids = ids, .order = r.order, .places = r.places, .offsets = r.offsets});
+  return r;
+}
+
+Dispatch::Routes Dispatch::route(const At& at, Tensor ids, Arena& kept) const {
+  Communicator& ranks = at.mesh[Axis::ep];
+  const int64_t pairs = ids.elements(), n = ranks.size(), me = ranks.rank();
+  Routes r = group(at, ids, kept);
   if (n == 1) return r;
   const bool has_data = ids.data != nullptr;  // on a dry mesh: only where a bench only computes
   const ExpertCounts found = wait_counts(at, r.offsets);
@@ -147,15 +155,9 @@ Dispatch::Routes Dispatch::route(const At& at, Tensor ids, Arena& kept) const {
 Dispatch::Routes Dispatch::route_shared(const At& at, Tensor ids, RankOf sharer, Arena& kept) const {
   Communicator& ranks = at.mesh[Axis::ep];
   const Run experts = share_of(spec_.experts, {ranks.size(), ranks.rank()});
-  const int64_t pairs = ids.elements();
-  Routes r;
+  Routes r = group(at, ids, kept);
   r.shared = true;
-  r.order = kept.alloc(DType::i32, {pairs});
-  r.places = kept.alloc(DType::i32, {ids.rows(), ids.cols()});
-  const Tensor all = kept.alloc(DType::i32, {spec_.experts + 1});
-  r.offsets = kept.alloc(DType::i32, {experts.count + 1});
-  r.rows = r.capacity = pairs;
-  at.be.run(GroupRows{.ids = ids, .order = r.order, .places = r.places, .offsets = all});
+  const Tensor all = std::exchange(r.offsets, kept.alloc(DType::i32, {experts.count + 1}));
   if (ids.data == nullptr) return r;
   at.be.wait_all();
   const Numbers offsets = read(*kept.memory(), all);
@@ -165,6 +167,25 @@ Dispatch::Routes Dispatch::route_shared(const At& at, Tensor ids, RankOf sharer,
   keep(*kept.memory(), offsets, experts, mine, r);
   r.order = r.order.slice_rows(mine.first, mine.count);
   r.rows = mine.count;
+  return r;
+}
+
+Dispatch::Routes Dispatch::route_here(const At& at, Tensor ids, Arena& kept) const {
+  const int64_t ranks = at.mesh[Axis::ep].size(), here = spec_.experts / ranks;
+  Routes r = group(at, ids, kept);
+  for (int64_t rank = 0; rank < ranks; ++rank) r.owned.push_back({{}, kept.alloc(DType::i32, {here + 1})});
+  r.owned[0].rows.count = r.rows;  // without data: the largest product that may be
+  if (ids.data == nullptr) return r;
+  at.be.wait_all();
+  const Numbers offsets = read(*kept.memory(), r.offsets);
+  for (int64_t rank = 0; rank < ranks; ++rank) {
+    const auto first = offsets.begin() + rank * here;
+    Routes::Owned& owned = r.owned[size_t(rank)];
+    owned.rows = {*first, first[here] - *first};
+    Numbers among(first, first + here + 1);
+    for (int32_t& row : among) row -= int32_t(owned.rows.first);
+    write(*kept.memory(), owned.offsets, among);
+  }
   return r;
 }
 

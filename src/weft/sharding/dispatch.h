@@ -48,6 +48,13 @@ class Dispatch {
     int64_t rows = 0, capacity = 0;       // n; of buffers
     int64_t dropped = 0;                  // pairs of tokens here
     bool shared = false;                  // other ranks of cp work on the other pairs of the same tokens
+    // Where this rank works on all pairs of its tokens: the rows of each rank's experts, and the offsets among them.
+    // Else none.
+    struct Owned {
+      Run rows;
+      Tensor offsets;  // i32 [G + 1]
+    };
+    std::vector<Owned> owned;  // by rank of ep
   };
 
   explicit Dispatch(Spec spec) : spec_(std::move(spec)) {}
@@ -58,6 +65,9 @@ class Dispatch {
   // Of tokens that every rank of cp has, with which nothing need travel: a rank works on its part of their pairs
   // (sharer_of_experts), and to_tokens adds up what all ranks made. All pairs have room. Blocks.
   Routes route_shared(const At& at, Tensor ids, RankOf sharer, Arena& kept) const;
+  // Of tokens that stay where they are: their rank reads the weights of all experts (Pass::reaches_experts). All pairs
+  // have room. Blocks.
+  Routes route_here(const At& at, Tensor ids, Arena& kept) const;
   // Rows [n, cols] of compute or stat dtype for `routes`, placed so: of the capacity, but for those that there are not.
   static Tensor alloc_rows(Arena& arena, DType dtype, const Routes& routes, int64_t cols, Placement place);
 
@@ -77,6 +87,7 @@ class Dispatch {
   Tensor to_pairs(const At& at, const Routes& routes, Tensor rows) const;
 
  private:
+  Routes group(const At& at, Tensor ids, Arena& kept) const;
   ExpertCounts wait_counts(const At& at, Tensor offsets) const;
   void check_capacity(const ExpertCounts& counts, int64_t tokens, int64_t capacity) const;
   OnTheWay begin(const At& at, const Routes& routes, Tensor x, int64_t per, Tensor rows) const;

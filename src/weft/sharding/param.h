@@ -112,6 +112,9 @@ class Param {
   // u8.
   Tensor value;
   Tensor grad;  // stat dtype; from open_grads to flush
+  // Of an expert's weight, where ranks of ep are threads of one process that only read it: the values of each of them,
+  // this one's among them (train/forward_rank.h). Else none.
+  std::vector<Tensor> of_ranks;
 
   // Whether it has a gradient at all: layers compute none for others.
   bool learns() const { return spec_.learns(); }

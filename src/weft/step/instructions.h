@@ -28,7 +28,7 @@ struct Instruction {
     reduce_gradients,  // of a unit: they are written, and join the sums over micro-batches and ranks
     finish_gradients,  // behind the last action: the sums that are missing, over ranks and uses of tied weights
   };
-  Op op;
+  Op op = Op::load;
   int at = 0;  // layer of the chunk, or unit; 0 where there is neither
   bool operator==(const Instruction&) const = default;
 };

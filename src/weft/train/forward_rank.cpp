@@ -34,14 +34,35 @@ void check_forward_layout(const Recipe::Parallel& layout, const ModelSpec& model
 ForwardRank::ForwardRank(const Source& source, const StepSpec& step, const MemoryPlan& plan, const Machine& machine,
                          const ProcessMesh& of_mesh)
     : RankBackend(machine, of_mesh, plan.workspace),
-      arenas(plan.persistent, machine.memory),
+      arenas(std::make_shared<PersistentArenas>(plan.persistent, machine.memory)),
       params(step.precision, step.order, mesh, WeightUse::frozen),
       model(params, source.model, step.model),
       links(model, step, mesh, nullptr) {
-  params.allocate_frozen(arenas.params, arenas.transit);
-  model.allocate_constants(arenas.constants, step.precision);
+  params.allocate_frozen(arenas->params, arenas->transit);
+  model.allocate_constants(arenas->constants, step.precision);
   read_hf_weights(source.folder, source.model, params, machine.threads);
   params.masters_changed(backend);
+  if (source.reaches_experts) reach_experts();
+}
+
+void ForwardRank::reach_experts() {
+  struct Shown {
+    std::shared_ptr<PersistentArenas> arenas;
+    std::vector<Param*> weights;
+  } mine{arenas, {}};
+  for (Param* w : params.params(ParamStore::Copies::with))
+    if (w->spec().place.experts_are_cut()) mine.weights.push_back(w);
+  Communicator& ranks = mesh[Axis::ep];
+  std::vector<const Shown*> all(size_t(ranks.size()));
+  const Shown* here = &mine;
+  static_assert(sizeof here == sizeof(int64_t), "an address goes as a number");
+  backend.wait_all();
+  ranks.all_gather({&here, DType::i64, {1}}, {all.data(), DType::i64, {ranks.size()}}).wait();
+  for (const Shown* shown : all) reached_.push_back(shown->arenas);
+  for (size_t i = 0; i < mine.weights.size(); ++i)
+    for (const Shown* shown : all) mine.weights[i]->of_ranks.push_back(shown->weights[i]->value);
+  double looked = 0;  // what others look at ends with this function
+  ranks.all_reduce({&looked, DType::f64, {1}}).wait();
 }
 
 }  // namespace weft

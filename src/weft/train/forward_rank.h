@@ -1,6 +1,8 @@
 // One rank's part of a model that only runs forward: its weights, and the backend over them.
 #pragma once
 #include <filesystem>
+#include <memory>
+#include <vector>
 
 #include "weft/plan/layout.h"
 #include "weft/plan/memory_plan.h"
@@ -26,15 +28,22 @@ class ForwardRank : public RankBackend {
   struct Source {
     const std::filesystem::path& folder;
     const ModelSpec& model;
+    // The ranks of ep are threads of one process: each reads the experts' weights of all where they lie
+    // (Param::of_ranks), and memory of weights ends with the last rank that reads it. Then it is collective.
+    bool reaches_experts = false;
   };
   ForwardRank(const Source& source, const StepSpec& step, const MemoryPlan& plan, const Machine& machine,
               const ProcessMesh& mesh);
   ~ForwardRank() { end(); }
 
-  PersistentArenas arenas;
+  const std::shared_ptr<PersistentArenas> arenas;
   ParamStore params;
   Transformer model;
   StageLinks links;
+
+ private:
+  void reach_experts();
+  std::vector<std::shared_ptr<PersistentArenas>> reached_;  // of the ranks of ep
 };
 
 }  // namespace weft

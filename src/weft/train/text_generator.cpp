@@ -233,6 +233,7 @@ struct On {
   const Transformer& model;
   const std::vector<KvCache>& caches;
   std::optional<int64_t> shares_from;
+  bool reaches_experts;
   StageLinks* links = nullptr;  // none: only its memory is measured
   BatchStaging* staging = nullptr;
 };
@@ -251,6 +252,7 @@ Tensor pass(const On& on, Arena& scratch, const DecodingRows& rows) {
   if (on.staging) on.staging->load(load, batch, on.backend);
   Pass p{on.backend, on.mesh, on.step.precision, batch, &scratch, &scratch, &scratch, &scratch, &scratch};
   if (!rows.use.queries.empty()) p.shares_from = on.shares_from;
+  p.reaches_experts = on.reaches_experts;
   const Block::Streams streams{on.model.stream(p, &scratch), on.model.stream(p, &scratch)};
   if (on.links && !on.model.has_embedding(0)) on.links->receive(on.backend, kHere, StageLinks::Way::forward, streams.x);
   const Tensor out = on.model.decode(p, on.caches, rows.use, streams);
@@ -331,6 +333,7 @@ TextGenerator::Needs TextGenerator::measure(const ModelSpec& model, const Spec& 
   WEFT_CHECK(!spec.by_turns || (spec.texts.size() == 1 && spec.layout.dp == 1 && spec.context == 0),
              "{} texts by turns on {} ranks of dp, with a window of {}", spec.texts.size(), spec.layout.dp,
              spec.context);
+  WEFT_CHECK(!spec.reaches_experts || spec.layout.dp == 1, "ranks of dp go through a model at different times");
   const StepSpec step = step_of(model, spec);
   const ProcessMesh mesh = dry_mesh(step.mesh, step.rank);
   PersistentArenas persistent;
@@ -353,7 +356,7 @@ TextGenerator::Needs TextGenerator::measure(const ModelSpec& model, const Spec& 
     Arena theirs("cache");
     const int64_t pages = pages_needed(rank, cp_of(step));
     const auto caches = transformer.make_caches(theirs, step.precision, pages * KvPages::kRows);
-    const On on{backend, mesh, step, transformer, caches, spec.shares_from};
+    const On on{backend, mesh, step, transformer, caches, spec.shares_from, spec.reaches_experts};
     pass_dry(on, scratch, rank, pages);
     if (&rank == &ranks.front()) begin_later_dry(on, scratch, spec, pages);
   }
@@ -378,7 +381,7 @@ TextGenerator::Passes TextGenerator::passes(const ModelSpec& model, const Spec& 
   const auto caches = transformer.make_caches(cache, step.precision, pages * KvPages::kRows);
   DryBackend backend(*machine_of(spec).workspace_model);
   OpNotes notes(backend);
-  const On on{notes, mesh, step, transformer, caches, spec.shares_from};
+  const On on{notes, mesh, step, transformer, caches, spec.shares_from, spec.reaches_experts};
   Traffic before;
   const auto take = [&](int64_t rows) {
     PassData data{.rows = rows, .ops = notes.take(), .transfers = traffic.since(before).counts()};
@@ -404,7 +407,7 @@ TextGenerator::TextGenerator(const std::filesystem::path& folder, const Spec& sp
       machine_(machine_of(spec)),
       step_(step_of(config_.spec, spec)),
       needs_(measure(config_.spec, spec)),
-      rank_({folder, config_.spec}, step_, needs_.plan, machine_, spec.mesh),
+      rank_({folder, config_.spec, spec.reaches_experts}, step_, needs_.plan, machine_, spec.mesh),
       cache_memory_("cache of keys and values", needs_.cache_bytes, machine_.memory),
       scratch_("scratch", needs_.plan.evaluation, machine_.memory),
       staging_(machine_.memory, most_at_once(spec), rank_.mesh.poller()),
@@ -546,7 +549,8 @@ void TextGenerator::step(const std::vector<int64_t>& texts) {
 }
 
 Tensor TextGenerator::pass_of(const DecodingRows& rows) {
-  const On on{rank_.backend, rank_.mesh, step_, rank_.model, caches_, spec_.shares_from, &rank_.links, &staging_};
+  const On on{rank_.backend,         rank_.mesh,   step_,    rank_.model, caches_, spec_.shares_from,
+              spec_.reaches_experts, &rank_.links, &staging_};
   return pass(on, scratch_, rows);
 }
 

@@ -48,6 +48,9 @@ class TextGenerator {
     // Ranks of cp share the products of a text's next token that spare each of them so many bytes of weights; none:
     // never. For ranks that exchange columns in less time than they read so much.
     std::optional<int64_t> shares_from = {};
+    // Ranks of ep are threads of one process and share all texts (dp = 1): each multiplies its tokens with the weights
+    // of all experts where these lie, and waits for none.
+    bool reaches_experts = false;
     // The tokens of the only text come at any time, in any number up to `all`, as those of a conversation do: then it
     // has no window, and `prompt` means nothing.
     bool by_turns = false;

@@ -3,6 +3,13 @@
 
 // Vectors of unknown length cannot be held in arrays of registers; NEON serves those CPUs. The other targets listed
 // differ from a compiled one only in instructions not used here.
-#define HWY_DISABLED_TARGETS                                                                                  \
+#define WEFT_DISABLED_TARGETS                                                                                 \
   (HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128 | HWY_RVV | HWY_SSSE3 | HWY_AVX3_DL | (HWY_AVX3_DL >> 1) | \
    (HWY_AVX3_DL >> 2) | (HWY_AVX3_DL >> 3))
+// The kernels are the same lines for every kind; under sanitizers, which take long to compile, vectors of the shortest
+// length and of the longest that most CPUs have will do.
+#ifdef WEFT_SANITIZED
+#define HWY_DISABLED_TARGETS (WEFT_DISABLED_TARGETS | HWY_SSE4 | HWY_AVX3)
+#else
+#define HWY_DISABLED_TARGETS WEFT_DISABLED_TARGETS
+#endif
