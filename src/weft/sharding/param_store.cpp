@@ -245,13 +245,33 @@ void ParamStore::masters_changed(Backend& backend) {
   backend.wait_all();
 }
 
+void ParamStore::begins_late(std::string_view name, int64_t steps) {
+  for (const auto& p : all_)
+    if (p->spec().name == name) p->began_late_ = steps;
+}
+
+std::vector<ParamStore::AgeRun> ParamStore::by_age(const FlatLayout& layout, Run run) {
+  std::vector<AgeRun> all;
+  for (size_t i = 0; i < layout.weights.size(); ++i) {
+    const FlatLayout::Weight& w = layout.weights[i];
+    const int64_t end = i + 1 < layout.weights.size() ? layout.weights[i + 1].first : layout.size;
+    const Run here = overlap(run, {w.first, end - w.first});  // with the padding behind it
+    if (here.count == 0) continue;
+    if (!all.empty() && all.back().late == w.param->began_late_)
+      all.back().run.count += here.count;
+    else
+      all.push_back({here, w.param->began_late_});
+  }
+  return all;
+}
+
 std::vector<ParamStore::UpdateRange> ParamStore::update_ranges(int unit) const {
   std::vector<UpdateRange> all;
   for_each_learning(unit, [&](const Set& set, int flat) {
     const FlatLayout& layout = set.flats.all[size_t(flat)].layout;
     const Run shard = layout.shard(set.group.shard());
-    const auto add = [&](const FlatLayout::Range& kind, Run here, const State* codes) {
-      if (here.count == 0) return;
+    const auto add_run = [&](const FlatLayout::Range& kind, const AgeRun& of, const State* codes) {
+      const Run here = of.run;
       const auto cut = [&](const Tensor& t) { return t.slice_rows(here.first - shard.first, here.count); };
       UpdateRange& range =
           all.emplace_back(UpdateRange{.master = cut(set.values.master(flat)),
@@ -260,9 +280,13 @@ std::vector<ParamStore::UpdateRange> ParamStore::update_ranges(int unit) const {
                                        .states = {},
                                        .blocks = {},
                                        .decays = kind.decays,
-                                       .linear = kind.linear});
+                                       .linear = kind.linear,
+                                       .late = of.late});
       set.states_of(flat, here, range.states, range.blocks);
       if (codes != nullptr) range.param = codes->of.param, range.part = codes->of.part;
+    };
+    const auto add = [&](const FlatLayout::Range& kind, Run here, const State* codes) {
+      for (const AgeRun& of : by_age(layout, here)) add_run(kind, of, codes);
     };
     for (const FlatLayout::Range& kind : layout.kinds()) {
       const Run here = overlap(kind.run, shard);

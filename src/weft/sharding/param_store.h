@@ -96,12 +96,17 @@ class ParamStore {
     });
   }
 
+  // Says that this weight has learnt for fewer steps than the others, as a phase began it anew: before the steps of
+  // StepSize::step_here, for so many. Does nothing where the weight is not here.
+  void begins_late(std::string_view name, int64_t steps);
+
   // What this rank keeps of a unit, for an optimizer to update at once; gradients after finish_step.
   struct UpdateRange {
     Tensor master, grad, value;       // value: none where it is the master
     std::vector<Tensor> states;       // numbers, or codes of one part of a weight
     std::vector<StateBlocks> blocks;  // of codes, for each of them; else none
     bool decays, linear;              // of all its weights
+    std::optional<int64_t> late;      // of a weight that began late: its steps before those of this span
     const Param* param = nullptr;     // of codes: the weight, and which part
     size_t part = 0;
   };
@@ -207,6 +212,12 @@ class ParamStore {
     std::string name;
     std::vector<Param*> params;  // ties included
   };
+  struct AgeRun {
+    Run run;
+    std::optional<int64_t> late;  // UpdateRange's
+  };
+  // The runs of a run in which weights have learnt for equally long.
+  static std::vector<AgeRun> by_age(const FlatLayout& layout, Run run);
   // In sets_: the replica sets of weights that learn, those of frozen ones, the weights that layers write, and dense
   // ones that learn and are read in the stat dtype; the replica sets of weights that are frozen in codes.
   static constexpr size_t kFrozen = std::size(kReplicaSets), kOfLayers = 2 * kFrozen, kInStat = kOfLayers + 1,

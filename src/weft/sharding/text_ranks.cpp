@@ -32,6 +32,19 @@ std::optional<RankOf> sharer_of_experts(const ProcessMesh& mesh) {
   return RankOf{same.size(), same.rank()};
 }
 
+std::vector<const void*> shown_by_ranks_of_experts(const ProcessMesh& mesh, const void* mine) {
+  static_assert(sizeof mine == sizeof(int64_t), "an address goes as a number");
+  Communicator& ranks = mesh[Axis::ep];
+  std::vector<const void*> all(size_t(ranks.size()));
+  ranks.all_gather({&mine, DType::i64, {1}}, {all.data(), DType::i64, {ranks.size()}}).wait();
+  return all;
+}
+
+void wait_for_ranks_of_experts(const ProcessMesh& mesh) {
+  double nothing = 0;
+  mesh[Axis::ep].all_reduce({&nothing, DType::f64, {1}}).wait();
+}
+
 Tensor sum_over_keepers(const ProcessMesh& mesh, const Tensor& x, Arena& scratch) {
   const Tensor parts = x.placed(x.place.with(Axis::cp, Spmd::Partial));
   return Boundary(Axis::cp, Spmd::Partial, Spmd::Invariant).forward(mesh, parts, scratch).placed(x.place);

@@ -50,7 +50,7 @@ enum class RunEnd : uint8_t { finished, stopped, span_done };
 
 // What a run takes along from one span of its steps to the next.
 struct CarriedRun {
-  KeptArenas arenas;
+  std::optional<KeptArenas> arenas;  // none: taken
   int64_t step, saved_step, evaluated_step;
   std::optional<HeldOut> held_out;
   std::optional<TasksRecord> results;
@@ -59,7 +59,8 @@ struct CarriedRun {
   std::string base, teacher, reference;
   MatmulRate matmul_rate;
   std::unique_ptr<RunRecords> records;
-  Recipe recipe;  // of that span
+  Recipe recipe;    // of that span
+  ModelSpec model;  // likewise
 };
 
 class Trainer {

@@ -79,7 +79,10 @@ void TrainingStep::update(int64_t step, int64_t updates, const Result& result) c
   if (is_planted("skip", "update", rank_.mesh.world->rank(), step)) return loss_scale_.count_good();
   const double scale = clip_scale(result.grad_norm, recipe_.optimizer.clip_grad) / result.loss_scale;
   update_all(rank_.backend, *rank_.plan.optimizer, rank_.state.params, rank_.executor.scratch(),
-             {.lr = result.lr, .grad_scale = scale, .step = std::max<int64_t>(1, updates + 1 + older_)});
+             {.lr = result.lr,
+              .grad_scale = scale,
+              .step = std::max<int64_t>(1, updates + 1 + older_),
+              .step_here = step - first_step_ + 1});
   if (const RouterRecords* routers = rank_.state.model.routers())
     routers->wait_correct(rank_.state.params, recipe_.moe.bias_update_rate);
   rank_.check_used();
