@@ -8,7 +8,7 @@ endif()
 add_compile_options("$<$<COMPILE_LANGUAGE:C,CXX>:-Wall;-Wextra;${werror}>")
 if(WEFT_SANITIZE)
   add_compile_options(-fsanitize=${WEFT_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
-  add_compile_definitions(WEFT_SANITIZED)
+  add_compile_definitions($<IF:$<STREQUAL:${WEFT_SANITIZE},thread>,WEFT_SANITIZES_THREADS,WEFT_SANITIZES>)
   if(WEFT_SANITIZE MATCHES undefined)
     # A null pointer ends the program all the same, and the address sanitizer sees what leaves an object; checks of every
     # access for these take a seventh of the time to compile.

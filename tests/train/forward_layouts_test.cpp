@@ -223,7 +223,8 @@ TEST_F(ForwardLayouts, SharedProductsGiveTheTokensOfOneRank) {
 // latents and experts that all tokens go through.
 TEST_F(ForwardLayouts, ExpertsInReachGiveTheTokensOfOneRank) {
   int judged = 0;
-  for (const fs::path& folder : models()) {
+  for (const fs::path& folder :
+       {golden_folder("qwen2-moe"), golden_folder("gpt-oss"), golden_folder("deepseek-v3-bias")}) {
     for (const auto& [backend, precision] : {std::pair{BackendKind::cpu, kF32}, std::pair{BackendKind::ref, kF64}}) {
       ForwardTexts t{folder, {forward_text(1, 57), forward_text(2, 1), forward_text(5, 30)}, 6};
       const std::vector<Tokens> one = continued(t, {}, machine_of({}, backend), precision, {});

@@ -1,6 +1,7 @@
 // weft data chat.
 #include <ctime>
 #include <iostream>
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "weft/apps/commands.h"
@@ -55,6 +56,7 @@ int run_data_chat(const ChatOptions& o) {
     tokenizer->encode(chat.render(c, options), tokens, SpecialText::kParsed);
     std::cout << "{\"ids\": " << as_list<int32_t>(tokens) << "}\n";
   };
+  std::map<std::string, int64_t> left_out;  // rows
   for_each_line([&](const std::string& line, const std::string& where) {
     chat::Conversation c = chat::read_conversation(line, where, o.messages_key);
     if (c.tools.is_undefined()) c.tools = tools;
@@ -62,10 +64,13 @@ int run_data_chat(const ChatOptions& o) {
       print(c);
       if (o.mask) return;  // which refuses them
       for (const std::string& name : chat.left_out(c, options))
-        std::cerr << fmt::format("note: {}: the template leaves out the {}; for training it is refused\n", where,
-                                 in_quotes(name));
+        if (++left_out[name] == 1)
+          std::cerr << fmt::format("note: {}: the template leaves out the {}; for training it is refused\n", where,
+                                   in_quotes(name));
     } catch (const Error& e) { throw FileError(fmt::format("{}: {}", where, e.what())); }
   });
+  for (const auto& [name, rows] : left_out)
+    if (rows > 1) std::cerr << fmt::format("note: so are the {} of {} rows in all\n", in_quotes(name), rows);
   return kExitOk;
 }
 

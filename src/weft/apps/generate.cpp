@@ -73,8 +73,8 @@ class Generation {
     for (const std::string& warning : config_.warnings) teller()("note: " + warning);
     require_vocabulary_head(config_.spec, folder_.string());
     open_tokens();
-    one_host_ = process.here.empty() || int(process.here.size()) == mesh_sizes_of(recipe_).world();
-    if (one_host_ && recipe_.run.backend == BackendKind::cpu && recipe_.parallel.pp == 1 && !is_dialogue()) {
+    one_process_ = process.here.empty() || int(process.here.size()) == mesh_sizes_of(recipe_).world();
+    if (one_process_ && recipe_.run.backend == BackendKind::cpu && recipe_.parallel.pp == 1 && !is_dialogue()) {
       recipe_.parallel = with_shared_texts(recipe_.parallel, config_.spec);
     }
     check_layout();
@@ -182,11 +182,11 @@ class Generation {
   // Ranks of one host's cores exchange a few kilobytes in some ten microseconds.
   std::optional<int64_t> shares_from(const Machine& machine) const {
     constexpr int64_t kBytes = 256 << 10;
-    return machine.device.empty() && one_host_ ? std::optional(kBytes) : std::nullopt;
+    return machine.device.empty() && one_process_ ? std::optional(kBytes) : std::nullopt;
   }
 
   bool reaches_experts(const Machine& machine) const {
-    return machine.device.empty() && one_host_ && recipe_.parallel.ep > 1 && recipe_.parallel.dp == 1;
+    return machine.device.empty() && one_process_ && recipe_.parallel.ep > 1 && recipe_.parallel.dp == 1;
   }
 
   TextGenerator::Spec spec_of(const Machine& machine, const ProcessMesh& mesh) const {
@@ -328,7 +328,7 @@ class Generation {
   std::optional<ChatPrompts> chat_;
   std::vector<Tokens> prompts_;  // of a conversation none: they come line by line
   int64_t context_ = 0;
-  bool one_host_ = true;
+  bool one_process_ = true;
   Machine machine_;
 };
 

@@ -251,6 +251,14 @@ void refuse_scores(const Recipe& r, Refusals& refusals) {
                "the reference point of kto has the reference read prompts with completions of their batch, and phases "
                "and ramps have other batches",
                "that key = false, or one phase");
+  const bool begins_heads = std::adjacent_find(spans.begin(), spans.end(), [](const auto& a, const auto& b) {
+                              return changes_heads(a.recipe, b.recipe);
+                            }) != spans.end();
+  refusals.add(
+      begins_heads && r.train.precision == PrecisionChoice::fp16, "train.precision = \"fp16\"",
+      "a phase begins another head of the model, whose averages count its own steps, and which of them overflow "
+      "is not known before",
+      "train.precision = \"bf16\"");
   refusals.add(r.checkpoint.async_save && r.checkpoint.save_interval == 0, "checkpoint.async_save",
                "with save_interval = 0 there is only the last checkpoint, which is waited for",
                "checkpoint.async_save = false");

@@ -27,7 +27,7 @@ class TextPasses {
   };
   TextPasses(const ModelSpec& model, const StepSpec& step, const On& on);
 
-  // A text's next so many tokens of these that are left.
+  // How many of the tokens that are left of a text the next pass takes.
   int64_t portion_of(int64_t tokens) const;
   // Whether ranks of dp, which have other texts, pass through the model together.
   bool pass_together() const;

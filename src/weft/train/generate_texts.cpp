@@ -79,6 +79,8 @@ std::vector<Tokens> generate_texts(TextFeeder& generator, const GenerateRequest&
     open = std::move(going_on);
     for (const int64_t text : open) more.push_back({text, std::span(texts[size_t(text)]).last(1)});
   }
+  if (!r.stay)  // those that took all tokens that they may: what is kept of them is of these weights
+    for (const int64_t text : open) generator.end(text);
   if (r.times) *r.times = {chose_first - began, now_s() - chose_first, fed};
   return of_all_ranks(ranks_of_other_texts(mesh), here.first, texts, r.prompts.size());
 }

@@ -9,14 +9,13 @@
 
 namespace weft {
 
-// What a phase begins with that has other heads than the one before: what both models train, with its optimizer state,
-// of the checkpoint behind that phase, which the run has just written or gone on from; the rest as a run of its own
-// begins with it, by this recipe. Writes masters, values and states. Returns what was begun and dropped, in words.
-// Throws FileError. Collective. Blocks.
 struct PhaseBefore {
-  std::filesystem::path checkpoint;
+  std::filesystem::path checkpoint;  // behind it: the run has just written it, or gone on from it
   const ModelSpec& model;
 };
+// What a phase begins with that has other heads than the one before: what both models train, with its optimizer state,
+// of that phase's checkpoint; the rest as a run of its own begins with it, by this recipe. Writes masters, values and
+// states. Returns what was begun and dropped, in words. Throws FileError. Collective. Blocks.
 std::vector<std::string> begin_other_heads(const Recipe& recipe, const PhaseBefore& before, RankRun& rank,
                                            int num_threads);
 

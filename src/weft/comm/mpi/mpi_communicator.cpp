@@ -42,9 +42,9 @@ Work MpiCommunicator::all_reduce(Tensor x, Site site) {
                               .finish = [x](Payloads all) { sum_ranks(all, x.dtype, x.elements(), x.data); }}));
   std::vector<int64_t> first = line_shares(x.elements());
   std::byte* own = data_of(x) + first[size_t(rank())] * size_of(x.dtype);
-  return begin(std::make_shared<Exchange>(
+  return begin(std::make_shared<MpiExchange>(
       group_, call,
-      Exchange::Spec{.scatters = true, .gathers = true, .base = data_of(x), .first = std::move(first), .own = own}));
+      MpiExchange::Spec{.scatters = true, .gathers = true, .base = data_of(x), .first = std::move(first), .own = own}));
 }
 
 Work MpiCommunicator::all_gather(Tensor shard, Tensor full, Site site) {
@@ -64,12 +64,12 @@ Work MpiCommunicator::all_gather(Tensor shard, Tensor full, Site site) {
                                                                         to += shard.bytes();
                                                                       }
                                                                     }}));
-  return begin(std::make_shared<Exchange>(group_, call,
-                                          Exchange::Spec{.scatters = false,
-                                                         .gathers = true,
-                                                         .base = data_of(full),
-                                                         .first = equal_shares(shard.elements()),
-                                                         .own = data_of(shard)}));
+  return begin(std::make_shared<MpiExchange>(group_, call,
+                                             MpiExchange::Spec{.scatters = false,
+                                                               .gathers = true,
+                                                               .base = data_of(full),
+                                                               .first = equal_shares(shard.elements()),
+                                                               .own = data_of(shard)}));
 }
 
 Work MpiCommunicator::reduce_scatter(Tensor full, Tensor shard, Site site) {
@@ -86,12 +86,12 @@ Work MpiCommunicator::reduce_scatter(Tensor full, Tensor shard, Site site) {
                                               sum_ranks(all, shard.dtype, shard.elements(), shard.data);
                                             }}));
   }
-  return begin(std::make_shared<Exchange>(group_, call,
-                                          Exchange::Spec{.scatters = true,
-                                                         .gathers = false,
-                                                         .base = data_of(full),
-                                                         .first = equal_shares(shard.elements()),
-                                                         .own = data_of(shard)}));
+  return begin(std::make_shared<MpiExchange>(group_, call,
+                                             MpiExchange::Spec{.scatters = true,
+                                                               .gathers = false,
+                                                               .base = data_of(full),
+                                                               .first = equal_shares(shard.elements()),
+                                                               .own = data_of(shard)}));
 }
 
 Work MpiCommunicator::send(Tensor x, int to, Site site) {

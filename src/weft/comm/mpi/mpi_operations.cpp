@@ -119,7 +119,7 @@ bool SmallCollective::advance(int64_t&) {
   return true;
 }
 
-Exchange::Exchange(MpiGroup& group, const CommCall& call, Spec spec)
+MpiExchange::MpiExchange(MpiGroup& group, const CommCall& call, Spec spec)
     : Collective(group, call),
       spec_(std::move(spec)),
       parts_(spec_.scatters ? group.parts_of_sum(spec_.first[1] * size_of(call.dtype)) : MpiGroup::parts_of_copy()),
@@ -130,7 +130,7 @@ Exchange::Exchange(MpiGroup& group, const CommCall& call, Spec spec)
     std::memcpy(share(group.rank), spec_.own, size_t(share_bytes(group.rank)));
 }
 
-bool Exchange::advance(int64_t& events) {
+bool MpiExchange::advance(int64_t& events) {
   if (!open_) {
     if (!meet_all()) return false;
     recycle();
@@ -155,7 +155,7 @@ bool Exchange::advance(int64_t& events) {
   return finished && (!spec_.scatters || summed_ * parts_.bytes >= share_bytes(group_.rank));
 }
 
-void Exchange::open(int r) {
+void MpiExchange::open(int r) {
   Lane& lane = lanes_[size_t(r)];
   const auto transfer = [&](bool receives, int tag, std::byte* data, int64_t bytes, bool cycles) {
     return MpiTransfer({.comm = group_.comm,
@@ -177,7 +177,7 @@ void Exchange::open(int r) {
   }
 }
 
-void Exchange::sum_parts() {
+void MpiExchange::sum_parts() {
   const auto has_come = [&](int r) { return r == group_.rank || lanes_[size_t(r)].summands_in.done() > summed_; };
   const int64_t bytes = share_bytes(group_.rank);
   for (; summed_ * parts_.bytes < bytes; ++summed_) {
@@ -190,15 +190,15 @@ void Exchange::sum_parts() {
   }
 }
 
-bool Exchange::Lane::finished() const {
+bool MpiExchange::Lane::finished() const {
   return summands_out.finished() && summands_in.finished() && own_out.finished() && theirs_in.finished();
 }
 
-std::byte* Exchange::share(int r) const { return spec_.base + spec_.first[size_t(r)] * size_of(call.dtype); }
-int64_t Exchange::share_bytes(int r) const {
+std::byte* MpiExchange::share(int r) const { return spec_.base + spec_.first[size_t(r)] * size_of(call.dtype); }
+int64_t MpiExchange::share_bytes(int r) const {
   return (spec_.first[size_t(r) + 1] - spec_.first[size_t(r)]) * size_of(call.dtype);
 }
-std::byte* Exchange::staged(int r) const {
+std::byte* MpiExchange::staged(int r) const {
   const int place = r < group_.rank ? r : r - 1;
   return group_.staging.data() + place * parts_.window * parts_.bytes;
 }

@@ -105,7 +105,7 @@ class SmallCollective final : public Collective {
 // peer's share and sums what all have sent it, in rank order, part by part while later parts are under way.
 // Gathering, it sends each peer its own share, parts as soon as they are summed. Moves (size - 1) / size of the bytes
 // each way, twice where it does both.
-class Exchange final : public Collective {
+class MpiExchange final : public Collective {
  public:
   struct Spec {
     bool scatters, gathers;
@@ -113,7 +113,7 @@ class Exchange final : public Collective {
     std::vector<int64_t> first;  // in elements, one more than ranks
     std::byte* own;              // of this rank's share: the sum, or what is gathered
   };
-  Exchange(MpiGroup& group, const CommCall& call, Spec spec);
+  MpiExchange(MpiGroup& group, const CommCall& call, Spec spec);
   bool advance(int64_t& events) override;
   bool under_way() const override { return open_; }
 
