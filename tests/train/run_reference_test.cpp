@@ -1,6 +1,8 @@
 // A reference whose log-probabilities are stored beside the rows: the same run as beside a copy of it in memory.
 #include "weft/train/run_reference.h"
 
+#include <bit>
+#include <cmath>
 #include <fstream>
 
 #include "train/golden.h"
@@ -54,6 +56,13 @@ class StoredReferences : public ::testing::Test {
     return read_metrics(fs::path(r.run.dir) / "metrics.jsonl");
   }
 
+  // NaN, of a kind of example that a batch has not, is itself.
+  static std::vector<uint64_t> bits_of(const std::vector<std::pair<std::string, double>>& terms) {
+    std::vector<uint64_t> bits;
+    for (const auto& [name, value] : terms) bits.push_back(std::isnan(value) ? ~0ull : std::bit_cast<uint64_t>(value));
+    return bits;
+  }
+
   void expect_same_run(const Settings& settings, const std::vector<Recipe::Phase>& phases = {},
                        const char* golden = "dpo") const {
     SCOPED_TRACE(fmt::format("{} {}", golden, fmt::join(settings, " ")));
@@ -66,11 +75,12 @@ class StoredReferences : public ::testing::Test {
     for (size_t i = 0; i < a.steps.size(); ++i) {
       EXPECT_EQ(a.steps[i].loss, b.steps[i].loss) << i;
       EXPECT_EQ(a.steps[i].grad_norm, b.steps[i].grad_norm) << i;
-      EXPECT_EQ(a.steps[i].terms, b.steps[i].terms) << i;
+      EXPECT_EQ(bits_of(a.steps[i].terms), bits_of(b.steps[i].terms)) << i;
     }
-    EXPECT_GT(std::abs(a.steps.back().terms[0].second), 0) << "the model has moved";
+    const size_t moved = golden == std::string("kto") ? 1 : 0;  // kl_before_clamp
+    EXPECT_GT(std::abs(a.steps.back().terms[moved].second), 0) << "the model has moved";
     ASSERT_EQ(a.evals.size(), b.evals.size());
-    for (size_t i = 0; i < a.evals.size(); ++i) EXPECT_EQ(a.evals[i].terms, b.evals[i].terms) << i;
+    for (size_t i = 0; i < a.evals.size(); ++i) EXPECT_EQ(bits_of(a.evals[i].terms), bits_of(b.evals[i].terms)) << i;
     const std::string last = fmt::format("checkpoints/step-{}", a.steps.size());
     for (const auto& file : fs::directory_iterator(dir_ / "memory" / last))
       if (file.path().extension() == ".safetensors") {
@@ -107,14 +117,15 @@ TEST_F(StoredReferences, HaveTheBitsOfACopyInMemory) {
 
 // Completions meet other prompts in each epoch of a shuffled order.
 TEST_F(StoredReferences, HaveTheBitsOfACopyInMemoryOfMixedCompletions) {
-  const Settings small{"train.micro_batch_size=1", "train.train_iters=5", "data.valid=" + few_examples()};
+  const Settings small{"train.micro_batch_size=1", "train.train_iters=4", "data.valid=" + few_examples()};
   expect_same_run(small, {}, "kto");
   EXPECT_EQ(stored_files().size(), 4u) << "of the examples and of mixed ones, here and held out";
-  for (const char* change : {"train.seed=5", "train.global_batch_size=2", "train.train_iters=4"}) {
+  for (const char* change : {"train.seed=5", "train.global_batch_size=4", "train.train_iters=1"}) {
     const size_t before = stored_files().size();
     Settings other = small;
-    other.push_back(change);
-    expect_same_run(other, {}, "kto");
+    for (const char* more : {"train.train_iters=2", "objective.precompute_ref_log_probs=true", change})
+      other.push_back(more);
+    train(recipe(change, other, {}, "kto"));
     EXPECT_GT(stored_files().size(), before) << change;
   }
 }

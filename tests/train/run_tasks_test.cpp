@@ -60,6 +60,8 @@ class RunTasksTest : public ::testing::Test {
   testing::TempDir dir_;
 };
 
+using RunTasksTestSlow = RunTasksTest;
+
 TEST_F(RunTasksTest, AreScoredEverySoManyStepsAndChangeNothing) {
   const Metrics with = train(recipe("with", {})),
                 without = train(recipe("without", {"eval.tasks=[]", "eval.interval=0"}));
@@ -133,8 +135,21 @@ TEST_F(RunTasksTest, APhaseBeginsOnlyWithWhatItRequires) {
   EXPECT_EQ(train(recipe("bad", {"eval.interval=0"}, {phase})).steps.size(), 4u) << "which may require less then";
 }
 
+TEST_F(RunTasksTest, WrittenAnswersAreJudgedBesideOthers) {
+  const std::string files = (dir_ / "").string();
+  spill(dir_ / "refusals.jsonl", R"({"prompt": "Say it.", "refuse": true})");
+  const Metrics metrics =
+      train(recipe("run", {"train.train_iters=1", "eval.limit=2", "eval.max_tokens=3", "parallel.dp=2",
+                           fmt::format("eval.tasks=[\"refusals={0}refusals.jsonl\", \"piqa={0}piqa.jsonl\"]", files)}));
+  Words names;
+  for (const auto& [name, value] : metrics.tasks.at(0).results)
+    if (!name.ends_with("_stderr")) names.push_back(name);
+  EXPECT_EQ(names, (Words{"refusals.acc", "refusals.refused", "piqa.acc", "piqa.acc_norm"}));
+  EXPECT_EQ(metrics.tasks[0].results[0].second, 0) << "which this model does not";
+}
+
 // A text by heart, which the run writes once it has learnt it: at first it cannot, and the next phase waits for that.
-TEST_F(RunTasksTest, WrittenAnswersAreThoseOfTheWeightsOfTheStep) {
+TEST_F(RunTasksTestSlow, WrittenAnswersAreThoseOfTheWeightsOfTheStep) {
   spill(dir_ / "bbh.jsonl",
         R"({"input": "x", "target": "yes"})" + std::string("\n") + R"({"input": "x", "target": "no"})");
   const std::string text = "Q: x\nA: Let's think step by step.\nSo the answer is yes.\n\n";
@@ -143,21 +158,17 @@ TEST_F(RunTasksTest, WrittenAnswersAreThoseOfTheWeightsOfTheStep) {
   testing::write_raw_tokens(dir_ / "heart.bin", ids, "uint16");
   Recipe::Phase phase{50, {{"optimizer.lr", "1e-3"}}};
   phase.require = {"bbh.exact_match >= 0.5"};
-  for (const Words& layout : {Words{}, Words{"parallel.dp=2", "parallel.zero_stage=3", "parallel.tp=2"}}) {
-    Words all{"data.train=" + (dir_ / "heart.bin").string(),
-              "train.seq_length=64",
-              "train.train_iters=51",
-              "eval.interval=25",
-              "eval.max_tokens=24",
-              "optimizer.lr=1e-2",
-              "optimizer.min_lr=0",
-              "eval.tasks=bbh=" + (dir_ / "bbh.jsonl").string()};
-    all.insert(all.end(), layout.begin(), layout.end());
-    const Metrics metrics = train(recipe(layout.empty() ? "alone" : "many", all, {phase}));
-    ASSERT_EQ(metrics.tasks.size(), 3u);
-    EXPECT_EQ(metrics.tasks[1].results.at(0), (std::pair<std::string, double>("bbh.exact_match", 0.5)));
-    EXPECT_EQ(metrics.tasks[2].step, 51);
-  }
+  const Metrics metrics =
+      train(recipe("run",
+                   {"data.train=" + (dir_ / "heart.bin").string(), "train.seq_length=64", "train.train_iters=51",
+                    "eval.interval=25", "eval.max_tokens=24", "optimizer.lr=1e-2", "optimizer.min_lr=0",
+                    "parallel.dp=2", "parallel.zero_stage=3", "eval.tasks=bbh=" + (dir_ / "bbh.jsonl").string()},
+                   {phase}));
+  const auto result_at = [&](size_t i) { return metrics.tasks.at(i).results.at(0); };
+  EXPECT_EQ(result_at(0), (std::pair<std::string, double>("bbh.exact_match", 0)));
+  EXPECT_EQ(metrics.tasks.at(1).step, 50);
+  EXPECT_EQ(result_at(1), (std::pair<std::string, double>("bbh.exact_match", 0.5)));
+  EXPECT_EQ(metrics.tasks.size(), 3u);
 }
 
 TEST_F(RunTasksTest, WhatARunCannotScoreIsRefusedBeforeItBegins) {
