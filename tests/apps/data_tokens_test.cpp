@@ -1,5 +1,8 @@
 // weft data encode, decode and train-tokenizer, as a user runs them.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
+
+#include <algorithm>
 
 #include "apps/program.h"
 #include "support.h"
@@ -28,6 +31,22 @@ TEST(DataEncode, IsUndoneByDecode) {
   EXPECT_EQ(ids.out, "[97,98]\n[104,195,169,10]\n[]\n");
   EXPECT_EQ(fed("data decode --tokenizer byte", ids.out).out, strings);
   EXPECT_EQ(fed("data encode --count --tokenizer byte", strings).out, "2\n4\n0\n");
+}
+
+TEST(DataChat, SaysWhatTheTemplateLeavesOut) {
+  const std::string talk = R"("messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}])",
+                    beside = R"(, "tools": [{"type": "function", "function": {"name": "f"}}],)"
+                             R"( "documents": [{"text": "d"}])",
+                    command = "data chat --tokenizer byte --template chatml";
+  const Finished f = fed(command, "{" + talk + "}\n{" + talk + beside + "}\n");
+  EXPECT_EQ(f.status, 0) << f.err;
+  EXPECT_EQ(std::count(f.out.begin(), f.out.end(), '\n'), 2);
+  for (const char* name : {"tools", "documents"})
+    EXPECT_SAYS(f.err, fmt::format("line 2: the template leaves out the \"{}\"; for training it is refused\n", name));
+  EXPECT_EQ(std::count(f.err.begin(), f.err.end(), '\n'), 2) << f.err;
+  const Finished masked = fed(command + " --mask", "{" + talk + beside + "}\n");
+  EXPECT_NE(masked.status, 0);
+  EXPECT_SAYS(masked.err, "the template leaves out the \"tools\": take a chat template that shows them");
 }
 
 TEST(DataEncode, OfAFilePrintsCountAndIds) {

@@ -121,6 +121,24 @@ TEST_F(Students, LearnFromStoredLogitsAsBesideTheTeacher) {
   }
 }
 
+// The teacher has three blocks, the student two: a stage for each of three is the teacher's alone.
+TEST_F(Students, TheTeacherIsAskedOnALayoutOfItsOwn) {
+  const std::string one = (dir_ / "one").string(), cut = (dir_ / "cut").string(), stages = "parallel.pp=3";
+  const Finished beside = run("train", {stages});
+  EXPECT_NE(beside.status, 0);
+  EXPECT_SAYS(beside.err, "parallel.pp");
+  ASSERT_EQ(store({"--out", one, "--top-k", "8"}).status, 0);
+  const Finished stored = store({"--out", cut, "--top-k", "8", stages});
+  ASSERT_EQ(stored.status, 0) << stored.err;
+  EXPECT_TRUE(testing::slurp(one) == testing::slurp(cut));
+  const Finished train =
+      run("train", {"objective.teacher=", "objective.teacher_logits=" + cut, "parallel.tp=2", "train.train_iters=1"});
+  EXPECT_EQ(train.status, 0) << train.err;
+  const Finished uncut = store({"--out", cut, "--top-k", "8", "--again", "parallel.pp=4"});
+  EXPECT_NE(uncut.status, 0);
+  EXPECT_SAYS(uncut.err, "parallel.pp = 4");
+}
+
 TEST_F(Students, OfStoredLogitsArePlannedVerifiedAndRefusedByName) {
   const std::string file = (dir_ / "top").string();
   ASSERT_EQ(store({"--out", file, "--top-k", "8"}).status, 0);

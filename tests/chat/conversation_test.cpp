@@ -103,6 +103,20 @@ TEST(ChatMask, IsRefusedWhereTheTemplateLeavesTheToolsOut) {
   for (const char* none : {"null", "[]", R"("")"}) EXPECT_EQ(marked(kChatMl, talk(none)), marked(kChatMl)) << none;
 }
 
+TEST(ChatMask, IsRefusedWhereTheTemplateLeavesTheDocumentsOut) {
+  const auto talk = [](const std::string& documents) {
+    return fmt::format(R"({{"messages": {}, "documents": {}}})", kTalk, documents);
+  };
+  const std::string one = talk(R"([{"title": "t", "text": "what it says"}])");
+  EXPECT_EQ(marked("{{ documents[0].text if documents }};" + std::string(kChatMl), one),
+            "what it says;" + marked(kChatMl));
+  EXPECT_SAYS(refusal(kChatMl, one), "the template leaves out the \"documents\": take a chat template that shows them");
+  EXPECT_EQ(marked(kChatMl, talk("[]")), marked(kChatMl));
+  const auto chat = chat_of(std::string(kChatMl));
+  EXPECT_EQ(chat.left_out(read_conversation(one, "c"), {}), std::vector<std::string>{"documents"});
+  EXPECT_TRUE(chat.left_out(read_conversation(talk("null"), "c"), {}).empty());
+}
+
 TEST(ChatMask, OfTokensHasThoseWithAByteOfIt) {
   const auto bytes = make_byte_tokenizer();
   const auto c = read_conversation(kTalk, "c");

@@ -303,22 +303,41 @@ TEST(RecipePhases, AnotherObjectiveThatCannotBeIsRefusedByName) {
   const std::string at = "[[phase]]\nfrom_step = 5\ntrain.objective = ";
   EXPECT_SAYS(refusal_of(at + "\"dpo\"\n"), "data.pairs is missing in steps 5 to 99: ");
   EXPECT_SAYS(refusal_of(at + "\"distill\"\n"), "objective.teacher is missing in steps 5 to 99: ");
-  EXPECT_SAYS(
-      refusal_of(at + "\"reward\"\ndata.pairs = \"p\"\n"),
-      "\"reward\" trains a head that a model of \"cross_entropy\" has not, and the weights of a run stay the same");
-  EXPECT_SAYS(refusal_of(at + "\"reward\"\ndata.pairs = \"p\"\n", {"run.dir=runs/a"}),
-              "train.train_iters = 5 here, and `weft train` with a recipe and a run.dir of its own and model.path = "
-              "\"runs/a/checkpoints/step-5\"");
-  EXPECT_SAYS(refusal_of(at + "\"reward\"\ndata.pairs = \"p\"\n", {"run.dir=runs/a", "adapter.kind=lora"}),
-              "model.path = what `weft merge runs/a/checkpoints/step-5 --out FOLDER` makes");
-  EXPECT_SAYS(refusal_of(at + "\"dpo\"\n", {"train.objective=reward", "data.pairs=p", "model.path=m"}),
-              "model.path = \"m\", as a reward model's checkpoint has no head for text");
+  const std::vector<std::string> rewards{"train.objective=reward", "data.pairs=p", "model.path=m"};
+  EXPECT_SAYS(refusal_of(at + "\"dpo\"\n", rewards),
+              "the checkpoint of a reward model, which has no head for text; the "
+              "nearest that works: objective.reference = \"m\", in this phase");
+  parse(at + "\"dpo\"\nobjective.reference = \"m\"\n", rewards);
+  EXPECT_SAYS(refusal_of(at + "\"ppo\"\ndata.rollouts = \"r\"\n", {"adapter.kind=lora"}),
+              "phase 1, steps 5 to 99: ppo");
   EXPECT_SAYS(refusal_of(at + "\"dpo\"\ndata.pairs = \"p\"\n",
                          {"checkpoint.keep_best=1", "data.valid=v", "train.eval_interval=1"}),
               "checkpoint.keep_best = 1 compares held-out losses of all steps");
   EXPECT_SAYS(refusal_of(at + "\"dpo\"\ndata.pairs = \"p\"\ndata.weights = [1]\n"), "data.weights");
   EXPECT_SAYS(refusal_of(at + "\"dpo\"\ndata.pairs = \"p\"\n", {"train.mtp_loss_coef=0.1"}),
               "phase 1, steps 5 to 99: dpo, 8 samples of 16 tokens");
+}
+
+// By how many steps of its own an optimizer corrects the averages of a head that came later.
+TEST(RecipePhases, AHeadThatAPhaseBeginsIsAsOldAsItsSteps) {
+  const auto at = [](int step, const std::string& objective, const std::string& more = "") {
+    return "[[phase]]\nfrom_step = " + std::to_string(step) + "\ntrain.objective = \"" + objective + "\"\n" + more;
+  };
+  const std::string rows = "data.pairs = \"p\"\n", sampled = "data.rollouts = \"r\"\n", text = "data.train = \"t\"\n";
+  const auto spans = phase_spans(
+      parse(at(5, "reward", rows) + "[[phase]]\nfrom_step = 15\noptimizer.lr = 1e-4\n" + at(30, "cross_entropy", text) +
+            at(50, "ppo", sampled) +
+            "[[phase]]\nfrom_step = 60\ntrain.global_batch_size = 16\noptimizer.lr_scaling = \"sqrt_adam\"\n"));
+  ASSERT_EQ(spans.size(), 6u);
+  using Steps = std::optional<int64_t>;
+  const Steps none, text_head[] = {none, none, none, 0, 20, 15}, score[] = {none, 0, 10, none, none, none},
+                    values[] = {none, none, none, none, 0, 5};
+  for (size_t i = 0; i < spans.size(); ++i) {
+    const auto& steps = spans[i].heads_averaged_steps;
+    EXPECT_EQ(steps[size_t(ModelHead::text)], text_head[i]) << i;
+    EXPECT_EQ(steps[size_t(ModelHead::score)], score[i]) << i;
+    EXPECT_EQ(steps[size_t(ModelHead::values)], values[i]) << i;
+  }
 }
 
 TEST(RecipePhases, WhatIsBehindARunMayNotChangeAndWhatIsBeforeItMay) {

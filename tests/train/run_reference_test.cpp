@@ -20,6 +20,7 @@ class StoredReferences : public ::testing::Test {
   void SetUp() override {
     fs::copy(kGolden / "dpo/pairs.jsonl", dir_ / "pairs.jsonl");
     fs::copy(kGolden / "grpo-sequence-kl/rollouts.jsonl", dir_ / "rollouts.jsonl");
+    fs::copy(kGolden / "kto/examples.jsonl", dir_ / "examples.jsonl");
     std::istringstream all(testing::slurp(dir_ / "pairs.jsonl"));
     std::string some, line;
     for (int row = 0; row < 5 && std::getline(all, line); ++row) some += line + "\n";
@@ -29,8 +30,8 @@ class StoredReferences : public ::testing::Test {
   Recipe recipe(const std::string& run, const Settings& more, const std::vector<Recipe::Phase>& phases = {},
                 const char* golden = "dpo") const {
     const bool pairs = golden == std::string("dpo");
-    Settings all{"data." + std::string(pairs ? "pairs=" : "rollouts=") +
-                     (dir_ / (pairs ? "pairs.jsonl" : "rollouts.jsonl")).string(),
+    const std::string rows = pairs ? "pairs" : golden == std::string("kto") ? "examples" : "rollouts";
+    Settings all{fmt::format("data.{}={}", rows, (dir_ / (rows + ".jsonl")).string()),
                  "data.shuffle=true",
                  "train.train_iters=3",
                  "train.micro_batch_size=2",
@@ -77,6 +78,16 @@ class StoredReferences : public ::testing::Test {
       }
   }
 
+  // Held-out ones, and as few to train on that there are several epochs.
+  std::string few_examples() const {
+    std::istringstream all(testing::slurp(kGolden / "kto/examples.jsonl"));
+    std::string train, valid, line;
+    for (int row = 0; row < 14 && std::getline(all, line); ++row) (row < 7 ? train : valid) += line + "\n";
+    std::ofstream(dir_ / "examples.jsonl") << train;
+    std::ofstream(dir_ / "valid.jsonl") << valid;
+    return (dir_ / "valid.jsonl").string();
+  }
+
   std::vector<fs::path> stored_files() const {
     std::vector<fs::path> all;
     for (const auto& file : fs::directory_iterator(dir_.path()))
@@ -94,6 +105,20 @@ TEST_F(StoredReferences, HaveTheBitsOfACopyInMemory) {
   EXPECT_EQ(stored_files().size(), 2u) << "of the pairs, and of those that are held out";
 }
 
+// Completions meet other prompts in each epoch of a shuffled order.
+TEST_F(StoredReferences, HaveTheBitsOfACopyInMemoryOfMixedCompletions) {
+  const Settings small{"train.micro_batch_size=1", "train.train_iters=5", "data.valid=" + few_examples()};
+  expect_same_run(small, {}, "kto");
+  EXPECT_EQ(stored_files().size(), 4u) << "of the examples and of mixed ones, here and held out";
+  for (const char* change : {"train.seed=5", "train.global_batch_size=2", "train.train_iters=4"}) {
+    const size_t before = stored_files().size();
+    Settings other = small;
+    other.push_back(change);
+    expect_same_run(other, {}, "kto");
+    EXPECT_GT(stored_files().size(), before) << change;
+  }
+}
+
 TEST_F(StoredReferencesSlow, HaveTheBitsOfACopyInMemoryOnEveryLayout) {
   for (const Settings& layout : std::vector<Settings>{{"parallel.tp=2"},
                                                       {"parallel.pp=2", "parallel.dp=2"},
@@ -107,6 +132,8 @@ TEST_F(StoredReferencesSlow, HaveTheBitsOfACopyInMemoryOnEveryLayout) {
     expect_same_run(layout);
   for (const Settings& layout : std::vector<Settings>{{}, {"parallel.cp=2"}, {"parallel.dp=2", "parallel.pp=2"}})
     expect_same_run(layout, {}, "grpo-sequence-kl");
+  for (const Settings& layout : std::vector<Settings>{{"parallel.cp=2"}, {"parallel.dp=2", "parallel.pp=2"}})
+    expect_same_run(layout, {}, "kto");
 }
 
 TEST_F(StoredReferencesSlow, AreTheSameInPhases) {
@@ -171,10 +198,10 @@ TEST_F(StoredReferences, WhatCannotBeIsRefusedByName) {
   const auto refusal_of = [&](const Settings& more) {
     return testing::error_of<ConfigError>([&] { recipe("bad", more); });
   };
-  EXPECT_SAYS(
-      refusal_of(
-          {"objective.precompute_ref_log_probs=true", "train.objective=kto", "data.pairs=", "data.examples=x.jsonl"}),
-      "the reference point of kto has the reference read each prompt with the completion of the example before");
+  Recipe ramp = recipe("bad", {"objective.precompute_ref_log_probs=true"}, {}, "kto");
+  ramp.train.rampup_batch_size = {1, 1, 2};
+  EXPECT_SAYS(testing::error_of<ConfigError>([&] { check_supported(ramp); }),
+              "the reference point of kto has the reference read prompts with completions of their batch");
   EXPECT_SAYS(refusal_of({"objective.precompute_ref_log_probs=true", "train.objective=reward", "objective.beta=0.1"}),
               "train.objective = \"reward\" has no such setting");
   EXPECT_SAYS(refusal_of({"objective.precompute_ref_log_probs=true", "moe.overflow=drop", "moe.capacity_factor=1"}),

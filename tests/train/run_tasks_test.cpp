@@ -3,6 +3,7 @@
 #include "weft/train/evaluate.h"
 
 #include "support.h"
+#include "token_files.h"
 #include "train/golden.h"
 #include "weft/apps/backends.h"
 #include "weft/recipe/recipe_phases.h"
@@ -78,7 +79,7 @@ TEST_F(RunTasksTest, AreThoseOfTheCheckpoint) {
   Evaluator evaluator(
       fs::path(r.run.dir) / "checkpoints/step-4",
       {.machine = machine, .precision = kF32, .seq_length = 32, .micro_batch_size = 2, .finds_likeliest = true});
-  const TasksRecord expected = tasks.record(4, evaluator.scores(tasks.texts()));
+  const TasksRecord expected = tasks.record(4, evaluator.scores(tasks.texts()), RunTasks::Written(2));
   ASSERT_EQ(metrics.tasks.back().results.size(), expected.results.size());
   for (size_t i = 0; i < expected.results.size(); ++i)
     EXPECT_NEAR(metrics.tasks.back().results[i].second, expected.results[i].second,
@@ -132,13 +133,48 @@ TEST_F(RunTasksTest, APhaseBeginsOnlyWithWhatItRequires) {
   EXPECT_EQ(train(recipe("bad", {"eval.interval=0"}, {phase})).steps.size(), 4u) << "which may require less then";
 }
 
+// A text by heart, which the run writes once it has learnt it: at first it cannot, and the next phase waits for that.
+TEST_F(RunTasksTest, WrittenAnswersAreThoseOfTheWeightsOfTheStep) {
+  spill(dir_ / "bbh.jsonl",
+        R"({"input": "x", "target": "yes"})" + std::string("\n") + R"({"input": "x", "target": "no"})");
+  const std::string text = "Q: x\nA: Let's think step by step.\nSo the answer is yes.\n\n";
+  std::vector<int32_t> ids;
+  for (int i = 0; i < 40; ++i) ids.insert(ids.end(), text.begin(), text.end());
+  testing::write_raw_tokens(dir_ / "heart.bin", ids, "uint16");
+  Recipe::Phase phase{50, {{"optimizer.lr", "1e-3"}}};
+  phase.require = {"bbh.exact_match >= 0.5"};
+  for (const Words& layout : {Words{}, Words{"parallel.dp=2", "parallel.zero_stage=3", "parallel.tp=2"}}) {
+    Words all{"data.train=" + (dir_ / "heart.bin").string(),
+              "train.seq_length=64",
+              "train.train_iters=51",
+              "eval.interval=25",
+              "eval.max_tokens=24",
+              "optimizer.lr=1e-2",
+              "optimizer.min_lr=0",
+              "eval.tasks=bbh=" + (dir_ / "bbh.jsonl").string()};
+    all.insert(all.end(), layout.begin(), layout.end());
+    const Metrics metrics = train(recipe(layout.empty() ? "alone" : "many", all, {phase}));
+    ASSERT_EQ(metrics.tasks.size(), 3u);
+    EXPECT_EQ(metrics.tasks[1].results.at(0), (std::pair<std::string, double>("bbh.exact_match", 0.5)));
+    EXPECT_EQ(metrics.tasks[2].step, 51);
+  }
+}
+
 TEST_F(RunTasksTest, WhatARunCannotScoreIsRefusedBeforeItBegins) {
   spill(dir_ / "gsm8k.jsonl", R"({"question": "1 + 1?", "answer": "#### 2"})");
   const auto error = [&](const Words& more, const std::vector<Recipe::Phase>& phases = {}) {
     return error_of<ConfigError>([&] { judge_run_tasks(recipe("run", more, phases)); });
   };
-  EXPECT_SAYS(error({"eval.tasks=gsm8k=" + (dir_ / "gsm8k.jsonl").string()}),
-              "eval.tasks gsm8k cannot run: its answers are written");
+  const std::string gsm8k = "eval.tasks=gsm8k=" + (dir_ / "gsm8k.jsonl").string();
+  EXPECT_SAYS(error({gsm8k}),
+              "eval.max_tokens 256: the model sees 32 tokens at once, and a question of gsm8k needs some; ask for "
+              "fewer, or raise train.seq_length");
+  EXPECT_SAYS(error({"eval.max_tokens=8"}),
+              "eval.max_tokens = 8: has no effect without a task whose answer is written");
+  EXPECT_SAYS(error({gsm8k, "eval.max_tokens=8", "eval.bad_words=w"}), "has no effect without toxicity");
+  spill(dir_ / "toxicity.jsonl", R"({"prompt": "Say it."})");
+  EXPECT_SAYS(error({"eval.max_tokens=8", "eval.tasks=toxicity=" + (dir_ / "toxicity.jsonl").string()}),
+              "eval.bad_words = \"FILE\" says which words are");
   EXPECT_SAYS(error({"eval.tasks=piqa"}), "eval.tasks piqa: name its file, as piqa=FILE");
   EXPECT_SAYS(error({"eval.num_fewshot=9"}), "eval.num_fewshot 9: piqa has only 6 other rows");
   EXPECT_SAYS(error({"eval.tasks=[]"}), "eval.interval = 2: expected its default without eval.tasks");
@@ -148,6 +184,9 @@ TEST_F(RunTasksTest, WhatARunCannotScoreIsRefusedBeforeItBegins) {
   Recipe::Phase phase{3, {}};
   phase.require = {"piqa.bleu > 1"};
   EXPECT_SAYS(error({}, {phase}), "no task has that result; there are piqa.acc, piqa.acc_norm, lambada.acc, ");
+  phase.require = {"gsm8k.acc > 1"};
+  EXPECT_SAYS(error({gsm8k, "eval.max_tokens=8"}, {phase}),
+              "no task has that result; there are gsm8k.strict_match, gsm8k.flexible_extract");
   phase.require = {"copa.acc > 1"};
   EXPECT_SAYS(error({}, {phase}), "the run does not score copa: name it in eval.tasks");
   phase.require = {"piqa.acc 1"};

@@ -6,6 +6,7 @@
 #include "weft/apps/commands.h"
 #include "weft/apps/data_lines.h"
 #include "weft/base/error.h"
+#include "weft/base/json.h"
 #include "weft/base/mapped_file.h"
 #include "weft/chat/conversation.h"
 
@@ -59,6 +60,10 @@ int run_data_chat(const ChatOptions& o) {
     if (c.tools.is_undefined()) c.tools = tools;
     try {
       print(c);
+      if (o.mask) return;  // which refuses them
+      for (const std::string& name : chat.left_out(c, options))
+        std::cerr << fmt::format("note: {}: the template leaves out the {}; for training it is refused\n", where,
+                                 in_quotes(name));
     } catch (const Error& e) { throw FileError(fmt::format("{}: {}", where, e.what())); }
   });
   return kExitOk;

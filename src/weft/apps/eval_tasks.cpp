@@ -15,17 +15,14 @@
 #include "weft/models/peft.h"
 #include "weft/tasks/compare.h"
 #include "weft/tasks/questions.h"
-#include "weft/tasks/sandbox.h"
-#include "weft/train/generate_texts.h"
+#include "weft/train/write_answers.h"
 
 namespace weft {
 namespace {
 
 using OrderedJson = nlohmann::ordered_json;
 
-// Answers are numbered by question and sample, so that the first samples are the same however many there are.
-constexpr uint64_t kNumbersOfQuestion = 1024;
-static_assert(uint64_t{kMostSamples} <= kNumbersOfQuestion);
+static_assert(kMostSamples <= kMostOfQuestion);
 
 uint64_t seed_of(const EvalOptions& o) { return uint64_t(o.seed.value_or(1234)); }
 
@@ -129,23 +126,14 @@ class TaskRun {
 
   // What answers are judged with, tried before there are answers.
   Judging judging_of(const FoundTasks& found) const {
-    const auto asks = [&](const char* task) {
-      return std::any_of(found.places.begin(), found.places.end(),
-                         [&](const TaskPlace& p) { return p.task.name == task; });
-    };
     Judging judging;
     judging.pass_at = o_.pass_at;
     std::sort(judging.pass_at.begin(), judging.pass_at.end());
     judging.pass_at.erase(std::unique(judging.pass_at.begin(), judging.pass_at.end()), judging.pass_at.end());
-    if (asks("humaneval")) {
-      judging.python = find_python();
-      if (judging.python.empty())
-        throw ConfigError("--tasks humaneval: needs python3, which runs what the model writes: install it");
-      require_sandbox(judging.python);
-    }
+    if (found.asks("humaneval")) judging.python = require_python("--tasks");
     const bool is_judged = !o_.bad_words.empty() || !o_.judge.empty();
-    if (asks("toxicity") != is_judged)
-      throw ConfigError(asks("toxicity")
+    if (found.asks("toxicity") != is_judged)
+      throw ConfigError(found.asks("toxicity")
                             ? "--tasks toxicity: --bad-words FILE says which words are, one a line; or --judge FOLDER "
                               "which reward model scores the answers"
                             : fmt::format("{}: has no effect without --tasks toxicity; leave it out",
@@ -167,67 +155,22 @@ class TaskRun {
 
   size_t samples_of(const Asked& a) const { return a.set.task.passes ? size_t(o_.samples) : 1; }
 
-  // As many texts on each rank of dp as it has places for: the samples of a question follow each other.
-  void for_each_batch(const Asked& a,
-                      const std::function<void(size_t first, const std::vector<Tokens>& prompts)>& take) const {
-    const size_t batch = size_t(o_.micro_batch_size * layout_.dp), samples = samples_of(a),
-                 all = a.open.prompts.size() * samples;
-    for (size_t first = 0; first < all; first += batch) {
-      std::vector<Tokens> prompts;
-      for (size_t i = first; i < std::min(first + batch, all); ++i) prompts.push_back(a.open.prompts[i / samples]);
-      take(first, prompts);
-    }
-  }
-
   // By the likeliest tokens, or drawn: what question and sample say alone, on every layout.
   void write(TextGenerator& generator, const Asked& a, std::vector<std::string>& written) const {
-    const std::vector<std::string>& stops = a.set.task.stops;
-    const int32_t end_of_document = tokenizer_->end_of_document();
     const Sampling how{.temperature = a.set.task.passes ? o_.temperature : 0,
                        .top_p = o_.top_p,
                        .seed = rng_key(seed_of(o_), a.set.name)};
-    const size_t samples = samples_of(a);
-    for_each_batch(a, [&](size_t first, const std::vector<Tokens>& prompts) {
-      std::map<int64_t, Tokens> so_far;
-      const auto ends = [&](int64_t prompt, int32_t token) {
-        if (token == end_of_document) return TextEnds::before_token;
-        Tokens& tokens = so_far[prompt];
-        tokens.push_back(token);
-        const std::string text = text_behind(prompts[size_t(prompt)], tokens);
-        const bool stop = std::any_of(stops.begin(), stops.end(), [&](auto& s) { return text.find(s) != text.npos; });
-        return stop ? TextEnds::with_token : TextEnds::no;
-      };
-      const auto number = [&](int64_t prompt) {
-        const size_t i = first + size_t(prompt);
-        return i / samples * kNumbersOfQuestion + i % samples;
-      };
-      const GenerateRequest request{
-          .prompts = prompts, .how = how, .max_tokens = a.most_written, .ends = ends, .number = number};
-      const std::vector<Tokens> texts = generate_texts(generator, request);
-      for (size_t i = 0; i < texts.size(); ++i) {
-        std::string text = text_behind(prompts[i], texts[i]);
-        for (const std::string& stop : stops) text.erase(std::min(text.find(stop), text.size()));
-        written.push_back(std::move(text));
-      }
-    });
-  }
-
-  // Beside the end of the prompt: alone, a text loses the blank that it begins with by the rules of some tokenizers.
-  std::string text_behind(const Tokens& prompt, const Tokens& tokens) const {
-    constexpr size_t kEnough = 8;
-    const auto decoded = [&](const Tokens& ids) { return tokenizer_->decode(ids, Tokenizer::Specials::kShown); };
-    Tokens all(prompt.end() - int64_t(std::min(kEnough, prompt.size())), prompt.end());
-    const std::string before = decoded(all);
-    all.insert(all.end(), tokens.begin(), tokens.end());
-    const std::string text = decoded(all);
-    return text.starts_with(before) ? text.substr(before.size()) : decoded(tokens);
+    written = *write_answers(
+        generator, a,
+        {.tokenizer = *tokenizer_, .texts_at_once = o_.micro_batch_size, .how = how, .samples = samples_of(a)});
   }
 
   // The prompts' tokens of each batch, on each rank of dp; those of unequal lengths once.
   std::vector<std::vector<int64_t>> batches() const {
     std::set<std::vector<int64_t>> all;
-    for (const Asked& a : asked_)
-      for_each_batch(a, [&](size_t, const std::vector<Tokens>& prompts) {
+    for (const Asked& a : asked_) {
+      const auto batch = size_t(o_.micro_batch_size * layout_.dp);
+      for_each_batch_of_prompts(a, batch, samples_of(a), [&](size_t, const std::vector<Tokens>& prompts) {
         for (int64_t rank = 0; rank < layout_.dp; ++rank) {
           std::vector<int64_t> tokens;
           const Run here = prompts_of(int64_t(prompts.size()), {layout_.dp, rank});
@@ -235,6 +178,7 @@ class TaskRun {
           if (!tokens.empty()) all.insert(tokens);
         }
       });
+    }
     return {all.begin(), all.end()};
   }
 

@@ -33,6 +33,12 @@ void require_teacher_of_data(const TeacherLogitsOptions& o, const Recipe& r) {
   require_replaceable("--out", o.out, o.again);
 }
 
+// The layout is the teacher's, who runs alone: the student's may be another, and need not have as many heads or blocks.
+Recipe on_one_rank(Recipe r) {
+  r.parallel = {};
+  return r;
+}
+
 }  // namespace
 
 int run_teacher_logits(const TeacherLogitsOptions& o) {
@@ -40,7 +46,7 @@ int run_teacher_logits(const TeacherLogitsOptions& o) {
   require_teacher_of_data(o, given);
   check_supported(given);
   require_run_data(given);
-  const RunPlan student = prepare_run(given, 0);  // refuses a teacher that does not fit
+  const RunPlan student = prepare_run(on_one_rank(given), 0);  // refuses a teacher that does not fit the student
   const HfConfig& teacher = *student.config.teacher;
   if (o.top_k > teacher.spec.vocab_size)
     throw ConfigError(

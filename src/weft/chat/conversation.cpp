@@ -147,7 +147,11 @@ ChatTemplate::Masked ChatTemplate::render_masked(const Conversation& c, const Re
         "no mask of what the assistant said: {% generation %} stands in a macro, call, set or filter, where its place "
         "in the text is not known");
   refuse_left_out(c, whole.text, o);
-  refuse_tools_left_out(c, whole.text, o);
+  // The model would learn to call what it was never told of, and to answer from what it has not read.
+  for (const std::string& name : left_out(c, whole.text, o))
+    fail(fmt::format(
+        "the template leaves out the {}: take a chat template that shows them, or leave them out of the row",
+        in_quotes(name)));
   if (templates_.at(chosen(c)).marks_generated())
     return {std::move(whole.text), trained(c, std::move(whole.generated))};
   std::vector<Span> spans = assistant_spans(c, whole.text, o);
@@ -175,16 +179,24 @@ void ChatTemplate::refuse_left_out(const Conversation& c, const std::string& who
   }
 }
 
-// The model would learn to call what it was never told of.
-void ChatTemplate::refuse_tools_left_out(const Conversation& c, const std::string& whole,
-                                         const RenderOptions& o) const {
-  if (!truth(c.tools)) return;
-  Conversation other = c;
-  other.tools = with_other_texts(c.tools);
-  try {
-    if (render(other, o) != whole) return;
-  } catch (const Error&) { return; }  // it looked at them
-  fail("the template leaves out the \"tools\": take a chat template that shows them, or leave them out of the row");
+std::vector<std::string> ChatTemplate::left_out(const Conversation& c, const RenderOptions& o) const {
+  return left_out(c, render(c, o), o);
+}
+
+std::vector<std::string> ChatTemplate::left_out(const Conversation& c, const std::string& whole,
+                                                const RenderOptions& o) const {
+  std::vector<std::string> names;
+  const auto judge = [&](const char* name, Value Conversation::*of) {
+    if (!truth(c.*of)) return;
+    Conversation other = c;
+    other.*of = with_other_texts(c.*of);
+    try {
+      if (render(other, o) == whole) names.emplace_back(name);
+    } catch (const Error&) {}  // it looked at them
+  };
+  judge("tools", &Conversation::tools);
+  judge("documents", &Conversation::documents);
+  return names;
 }
 
 std::vector<Span> ChatTemplate::assistant_spans(const Conversation& c, const std::string& whole,

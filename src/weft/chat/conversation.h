@@ -71,8 +71,12 @@ class ChatTemplate {
   // By the template's {% generation %} where it has that; else what each message of the assistant adds to the
   // conversation before it, rendered with its generation prompt. Messages that are not trained (is_trained) are left
   // out. Throws Error where a message is not one piece of the whole, and where the template leaves out what a role
-  // says, or the tools.
+  // says, the tools or the documents.
   Masked render_masked(const Conversation& conversation, const RenderOptions& options) const;
+
+  // Of "tools" and "documents" those that the conversation has and of which the template shows nothing. Throws Error as
+  // render() does.
+  std::vector<std::string> left_out(const Conversation& conversation, const RenderOptions& options) const;
 
  private:
   bool takes_parts(const Template& one) const;
@@ -81,7 +85,7 @@ class ChatTemplate {
   Dict variables_of(const Conversation& conversation, const RenderOptions& options) const;
   Rendering rendered(const Conversation& conversation, const RenderOptions& options) const;
   void refuse_left_out(const Conversation& c, const std::string& whole, const RenderOptions& o) const;
-  void refuse_tools_left_out(const Conversation& c, const std::string& whole, const RenderOptions& o) const;
+  std::vector<std::string> left_out(const Conversation& c, const std::string& whole, const RenderOptions& o) const;
   std::vector<Span> assistant_spans(const Conversation& c, const std::string& whole, const RenderOptions& o) const;
 
   std::map<std::string, Template> templates_;

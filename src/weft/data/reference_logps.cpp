@@ -2,6 +2,8 @@
 
 #include <cmath>
 #include <cstring>
+#include <numeric>
+#include <utility>
 
 #include "weft/base/error.h"
 #include "weft/base/json.h"
@@ -39,29 +41,36 @@ void judge_reference_file(std::string_view file, const std::string& path, const 
     throw FileError(fmt::format("{}: is damaged: it has not the hash that stands at its end; {}", path, kRemove));
 }
 
-}  // namespace
-
-CompletionPlaces::CompletionPlaces(const IdRows& rows) {
-  int64_t end = 0;
+std::vector<int64_t> tokens_of_completions(const IdRows& rows) {
+  std::vector<int64_t> tokens;
   for (int64_t row = 0; row < rows.size(); ++row)
     for (int64_t which = 0; which < rows.num_completions(); ++which)
-      ends_.push_back(end += int64_t(rows.completion(row, which).size()));
+      tokens.push_back(int64_t(rows.completion(row, which).size()));
+  return tokens;
 }
+
+}  // namespace
+
+CompletionPlaces::CompletionPlaces(const std::vector<int64_t>& tokens) : ends_(tokens.size()) {
+  std::partial_sum(tokens.begin(), tokens.end(), ends_.begin());
+}
+
+CompletionPlaces::CompletionPlaces(const IdRows& rows) : CompletionPlaces(tokens_of_completions(rows)) {}
 
 fs::path reference_logps_path(const fs::path& rows, const std::string& key) {
   constexpr size_t kDigits = 16;
   return rows.string() + "." + key.substr(0, kDigits) + ".ref";
 }
 
-ReferenceLogps::ReferenceLogps(const fs::path& file, const ReferenceLogpsSpec& expected, const IdRows& rows)
-    : file_(file), spec_(expected), completions_(rows.num_completions()), places_(rows) {
+ReferenceLogps::ReferenceLogps(const fs::path& file, const ReferenceLogpsSpec& expected, CompletionPlaces places)
+    : file_(file), spec_(expected), places_(std::move(places)) {
   WEFT_CHECK(places_.tokens() == spec_.tokens, "{} tokens, {} expected", places_.tokens(), spec_.tokens);
   judge_reference_file(file_.text(), file.string(), spec_);
   file_.check_whole();
 }
 
-void ReferenceLogps::read(int64_t row, int64_t which, std::span<double> losses) const {
-  const int64_t completion = row * completions_ + which, first = places_.first(completion);
+void ReferenceLogps::read(int64_t completion, std::span<double> losses) const {
+  const int64_t first = places_.first(completion);
   WEFT_CHECK(int64_t(losses.size()) == places_.end(completion) - first, "{} numbers of a completion", losses.size());
   const std::byte* at = file_.bytes().data() + ReferenceLogpsSpec::kHeaderBytes + first * spec_.value_bytes;
   for (double& loss : losses) {

@@ -16,19 +16,20 @@ namespace weft {
 
 struct ReferenceLogpsSpec {
   std::string key;          // hash of all that the numbers depend on
-  int64_t tokens = 0;       // of all completions of all rows
+  int64_t tokens = 0;       // of all completions
   int64_t value_bytes = 4;  // of a number: 4 (f32) or 8 (f64)
   static constexpr int64_t kHeaderBytes = 1024, kHashBytes = 32;
   int64_t file_bytes() const { return kHeaderBytes + tokens * value_bytes + kHashBytes; }
   bool operator==(const ReferenceLogpsSpec&) const = default;
 };
 
-// Where the numbers of a file of rows lie in such a file.
+// Where the numbers of completions lie in such a file, one behind the other.
 class CompletionPlaces {
  public:
+  explicit CompletionPlaces(const std::vector<int64_t>& tokens);  // of each completion
+  // Of all rows, those of a row next to each other.
   explicit CompletionPlaces(const IdRows& rows);
   int64_t tokens() const { return ends_.back(); }
-  // Completions of all rows are numbered from 0, those of a row next to each other.
   int64_t first(int64_t completion) const { return completion == 0 ? 0 : ends_[size_t(completion - 1)]; }
   int64_t end(int64_t completion) const { return ends_[size_t(completion)]; }
 
@@ -43,15 +44,14 @@ std::filesystem::path reference_logps_path(const std::filesystem::path& rows, co
 class ReferenceLogps {
  public:
   // Throws FileError, with the path and what to do, where it is no such file, damaged, or of something else.
-  ReferenceLogps(const std::filesystem::path& file, const ReferenceLogpsSpec& expected, const IdRows& rows);
+  ReferenceLogps(const std::filesystem::path& file, const ReferenceLogpsSpec& expected, CompletionPlaces places);
   const std::filesystem::path& path() const { return file_.path(); }
-  // One number for each token of a completion.
-  void read(int64_t row, int64_t which, std::span<double> losses) const;
+  // One number for each token of a completion, by its number among the places.
+  void read(int64_t completion, std::span<double> losses) const;
 
  private:
   MappedFile file_;
   const ReferenceLogpsSpec spec_;
-  const int64_t completions_;  // of a row
   const CompletionPlaces places_;
 };
 

@@ -32,10 +32,13 @@ void RowOrder::read_row(int64_t row, int64_t completion, const SampleRows& to) c
 }
 
 void RowOrder::read_other(int64_t k, const SampleRows& to) const {
+  read(rows_.prompt(row_of(k)), rows_.completion(row_of_other(k), 0), to);
+}
+
+int64_t RowOrder::row_of_other(int64_t k) const {
   WEFT_CHECK(spec_.mixes && rows_.num_completions() == 1, "rows whose completions are not mixed");
   const int64_t in_step = k % spec_.rows_of_step;
-  const int64_t before = k - in_step + (in_step + spec_.rows_of_step - 1) % spec_.rows_of_step;
-  read(rows_.prompt(row_of(k)), rows_.completion(row_of(before), 0), to);
+  return row_of(k - in_step + (in_step + spec_.rows_of_step - 1) % spec_.rows_of_step);
 }
 
 void RowOrder::read(std::span<const int32_t> prompt, std::span<const int32_t> completion, const SampleRows& to) const {

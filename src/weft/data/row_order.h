@@ -45,6 +45,8 @@ class RowOrder final : public TrainingSamples {
   const std::string& order_fingerprint() const override { return order_; }
 
   int64_t row_of(int64_t global_sample) const;
+  int64_t row_of_other(int64_t global_sample) const;  // whose completion read_other takes
+  int64_t rows_of_step() const { return spec_.rows_of_step; }
   // A row's prompt with one of its completions, wherever the order has it.
   void read_row(int64_t row, int64_t completion, const SampleRows& to) const;
   const IdRows& id_rows() const { return rows_; }

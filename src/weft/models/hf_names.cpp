@@ -468,6 +468,15 @@ std::vector<HfTensor> trained_tensors(const ModelSpec& model) {
   return model.adapter ? adapter_tensors(model) : hf_tensors(model);
 }
 
+std::vector<std::string> trained_only_in(const ModelSpec& model, const ModelSpec& other) {
+  std::set<std::string> others;
+  for (const HfTensor& t : trained_tensors(other)) others.insert(t.name);
+  std::vector<std::string> names;
+  for (const HfTensor& t : trained_tensors(model))
+    if (t.slice == 0 && others.count(t.name) == 0) names.push_back(t.name);
+  return names;
+}
+
 HfMatch match_adapter_tensors(const ModelSpec& model, const SafetensorsFolder& file) {
   return Matcher(model, file).match_adapter();
 }

@@ -33,6 +33,8 @@ std::vector<HfTensor> hf_tensors(const ModelSpec& model);
 std::vector<HfTensor> adapter_tensors(const ModelSpec& model);
 // Those of the weights that learn: of the adapter, where there is one.
 std::vector<HfTensor> trained_tensors(const ModelSpec& model);
+// Names of these that another model does not train.
+std::vector<std::string> trained_only_in(const ModelSpec& model, const ModelSpec& other);
 
 // A tensor of the model, found in a folder (perhaps under a shorter name, as older files have it).
 struct FoundHfTensor {

@@ -302,16 +302,16 @@ void Transformer::allocate_records(Arena& records, Precision precision) {
   if (routers_) routers_->allocate(records, precision.stat);
 }
 
-Tensor Transformer::decode(Pass& p, const std::vector<KvCache>& caches, const CacheUse& use,
-                           const Block::Streams& streams) const {
-  auto [x, y] = streams;
-  Embedding::Saved rows;
-  if (embedding_) embedding_->forward(p, rows, x);
-  for (size_t l = 0; l < blocks_.size(); ++l) {
-    blocks_[l]->decode(p, caches[l], use, {x, y});
-    std::swap(x, y);
+void Transformer::decode(Pass& p, LayerAt at, const std::vector<KvCache>& caches, const CacheUse& use,
+                         const Block::Streams& streams) const {
+  const ModelPart& part = plan_.parts[size_t(at.chunk)];
+  if (part.embedding && at.layer == 0) {
+    Embedding::Saved rows;
+    return embedding_->forward(p, rows, streams.y);
   }
-  return x;
+  size_t block = size_t(at.layer - (part.embedding ? 1 : 0));
+  for (int c = 0; c < at.chunk; ++c) block += size_t(plan_.parts[size_t(c)].blocks.count);
+  blocks_[block]->decode(p, caches[block], use, streams);
 }
 
 // The last tokens lie on one rank of cp each: with zeros on the others, their sum is all of them on each.

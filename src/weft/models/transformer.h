@@ -68,12 +68,16 @@ class Transformer final : public Model {
   // Units of a whole model: the positions that a ParamStore knows them by.
   static int64_t num_positions(const ModelSpec& spec) { return spec.num_layers + (spec.has_mtp() ? 4 : 3); }
 
-  // Text that goes on, by what is here of the model, as one part, with values that are not to be fetched.
-  // What the blocks here keep, so many rows each.
+  // Text that goes on, by what is here of the model.
+  // What the blocks here keep, those of all chunks in their order, so many rows each.
   std::vector<KvCache> make_caches(Arena& arena, Precision precision, int64_t rows) const;
-  // The tokens of p.batch, by the blocks here: where the embedding is, of their ids; else of the stream in x. Returns
-  // the one of the streams x and y [t, d] that holds the result.
-  Tensor decode(Pass& p, const std::vector<KvCache>& caches, const CacheUse& use, const Block::Streams& streams) const;
+  // Of the tokens of p.batch, what an embedding makes of their ids in y, or a block of the stream in x; [t, d] both.
+  // The layer's units have been fetched.
+  struct LayerAt {
+    int chunk, layer;
+  };
+  void decode(Pass& p, LayerAt at, const std::vector<KvCache>& caches, const CacheUse& use,
+              const Block::Streams& streams) const;
   // Where the head is: logits [texts, V] stat, whole on tp and cp, after the last token of each text. Of the stream x.
   void logits(Pass& p, const CacheUse& use, Tensor x, Tensor logits) const;
 

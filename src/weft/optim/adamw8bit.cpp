@@ -68,7 +68,7 @@ class AdamW8Optimizer final : public Optimizer {
                        .eps = spec_.adamw.eps,
                        .weight_decay = r.decays ? spec_.adamw.weight_decay : 0,
                        .grad_scale = size.grad_scale,
-                       .step = size.step});
+                       .step = size.step_of(r)});
   }
 
   AdamW8Spec spec_;

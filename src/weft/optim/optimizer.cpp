@@ -46,7 +46,7 @@ class SgdOptimizer final : public ElementwiseOptimizer {
                     .momentum = spec_.momentum,
                     .weight_decay = s.decays ? spec_.weight_decay : 0,
                     .grad_scale = size.grad_scale,
-                    .step = size.step});
+                    .step = size.step_of(s)});
   }
   SgdSpec spec_;
 };
@@ -68,7 +68,7 @@ void update_adamw(Backend& backend, const AdamWSpec& spec, const ParamStore::Upd
                     .eps = spec.eps,
                     .weight_decay = s.decays ? spec.weight_decay : 0,
                     .grad_scale = size.grad_scale,
-                    .step = size.step});
+                    .step = size.step_of(s)});
 }
 
 void update_all(Backend& backend, const Optimizer& optimizer, ParamStore& store, Arena& scratch, const StepSize& size) {

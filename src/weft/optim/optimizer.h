@@ -10,8 +10,10 @@ namespace weft {
 
 struct StepSize {
   double lr;
-  double grad_scale;  // gradients are multiplied by it: clipping
-  int64_t step;       // from 1
+  double grad_scale;      // gradients are multiplied by it: clipping
+  int64_t step;           // from 1
+  int64_t step_here = 0;  // of the phase's span, from 1: by it the steps of weights count that began late
+  int64_t step_of(const ParamStore::UpdateRange& range) const { return range.late ? *range.late + step_here : step; }
 };
 
 class Optimizer {

@@ -1,5 +1,7 @@
 #include "weft/plan/dry_step.h"
 
+#include "weft/step/text_passes.h"
+
 namespace weft {
 
 DryStep::DryStep(const ModelSpec& model, const StepSpec& step, const Optimizer& optimizer,
@@ -21,6 +23,13 @@ double DryStep::run(const Watch& watch) {
   update_all(backend, optimizer_, state_.params, executor_.scratch(), {.lr = 0, .grad_scale = 1, .step = 1});
   const Traffic sent = traffic_;
   if (step_.evaluates) executor_.evaluate(load);
+  if (step_.writes > 0) {
+    Arena memory("texts written");
+    TextPasses(state_.model.spec(), step_,
+               {.weights = state_.params, .backend = backend_, .mesh = state_.params.mesh(), .memory = memory})
+        .run_dry();
+    writing_ = memory.peak();
+  }
   traffic_ = sent;
   return flops;
 }

@@ -17,13 +17,15 @@ class DryStep {
     std::function<void(const Action*, const Instruction&)> begins = {};
     std::function<void()> ends = {};
   };
-  // Forward, backward and update; with the memory of an evaluation, but without what that sends. Returns the arithmetic
-  // of forward and backward, in FLOP: only where no loop of the schedule is cut short is it that of a step.
+  // Forward, backward and update; with the memory of an evaluation and of texts written, but without what these send.
+  // Returns the arithmetic of forward and backward, in FLOP: only where no loop of the schedule is cut short is it that
+  // of a step.
   double run(const Watch& watch);
   double run() { return run(Watch()); }
 
   StepMemory memory() const { return executor_.used(); }
   PersistentArenas::Sizes persistent() const { return persistent_.peak(); }
+  int64_t writing() const { return writing_; }  // bytes: what TextPasses hold
   int64_t workspace() const { return backend_.workspace_bytes(); }
   const Traffic& traffic() const { return traffic_; }  // so far
   const StepSpec& spec() const { return step_; }
@@ -38,6 +40,7 @@ class DryStep {
   PersistentArenas persistent_;
   TrainingState state_;
   Executor executor_;
+  int64_t writing_ = 0;
 };
 
 // Every sequence of a micro-batch is one document.

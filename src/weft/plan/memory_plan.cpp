@@ -47,6 +47,7 @@ StepSpec on_one_rank(StepSpec step) {
   step.model.layers = {.keep_activations = step.model.layers.keep_activations};
   step.schedule = schedule_of(step.pipeline, 0, 1);
   step.evaluates = step.begins_with_scores();
+  step.writes = 0;
   const auto make_whole = [&](FrozenSpec& f) {
     f.plan.parts.clear();
     f.plan.other_end = -1;
@@ -110,6 +111,7 @@ MemoryPlan measure_memory(const ModelSpec& model, const StepSpec& step, const Op
   plan.traffic = dry.traffic();
   plan.persistent = dry.persistent();
   plan.workspace = dry.workspace();
+  plan.writing = dry.writing();
   return plan;
 }
 
@@ -136,6 +138,7 @@ std::vector<MemoryPlan::Row> MemoryPlan::rows() const {
   all.push_back({"scratch", "temporaries of layers, of the update", 1, scratch});
   all.push_back({"workspace", "temporaries of kernels", 1, workspace});
   all.push_back({"evaluation", "loss without training", 1, evaluation});
+  if (writing > 0) all.push_back({"texts written", "keys and values, temporaries of a pass", 1, writing});
   if (persistent.snapshot > 0) all.push_back({"snapshot", "of a checkpoint that is written", 1, persistent.snapshot});
   if (taught > 0) all.push_back({"states of the teacher", "what its head is given, till the loss", 1, taught});
   return all;

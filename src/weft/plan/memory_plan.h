@@ -22,6 +22,7 @@ struct Arithmetic {
 struct MemoryPlan : StepMemory {
   PersistentArenas::Sizes persistent;
   int64_t workspace = 0;  // bytes: temporaries of kernels
+  int64_t writing = 0;    // of texts that the run writes between steps: caches, and a pass; 0 where there are none
   int64_t total_bytes() const;
 
   struct Row {

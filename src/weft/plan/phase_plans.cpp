@@ -1,8 +1,11 @@
 #include "weft/plan/phase_plans.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 
 #include "weft/base/error.h"
+#include "weft/models/hf_names.h"
 
 namespace weft {
 namespace {
@@ -58,11 +61,30 @@ void for_each_plan(const std::vector<PlannedSpan>& spans,
   }
 }
 
+namespace {
+
+// What of the model is another one's, where the objective has other heads.
+std::string heads_text(const PlannedSpan& before, const PlannedSpan& span) {
+  if (!changes_heads(before.span.recipe, span.span.recipe)) return "";
+  const ModelSpec &then = before.layout->run.model, &now = span.layout->run.model;
+  std::string text;
+  if (const auto begun = trained_only_in(now, then); !begun.empty())
+    text += fmt::format("; begins {} anew", fmt::join(begun, ", "));
+  if (const auto dropped = trained_only_in(then, now); !dropped.empty())
+    text += fmt::format("; drops {}", fmt::join(dropped, ", "));
+  return text;
+}
+
+}  // namespace
+
 std::string to_string(const std::vector<PlannedSpan>& spans) {
   std::string text;
-  for (const PlannedSpan& s : spans)
-    text += fmt::format("{}; {:.2f} MiB on {}\n", to_string(s.span), double(bytes_of(s)) / kMiB,
-                        s.layout->run.step.mesh.world() > 1 ? "the largest rank" : "the rank");
+  for (size_t i = 0; i < spans.size(); ++i) {
+    const PlannedSpan& s = spans[i];
+    text += fmt::format("{}; {:.2f} MiB on {}{}\n", to_string(s.span), double(bytes_of(s)) / kMiB,
+                        s.layout->run.step.mesh.world() > 1 ? "the largest rank" : "the rank",
+                        i == 0 ? "" : heads_text(spans[i - 1], s));
+  }
   return text;
 }
 

@@ -25,7 +25,7 @@ const PlannedSpan& largest_of(const std::vector<PlannedSpan>& spans);
 void for_each_plan(const std::vector<PlannedSpan>& spans,
                    const std::function<void(const Recipe&, const LayoutPlan&)>& f);
 
-// A line for each span: its steps, batch, learning rate and memory.
+// A line for each span: its steps, batch, learning rate and memory, and which weights it begins anew or drops.
 std::string to_string(const std::vector<PlannedSpan>& spans);
 
 }  // namespace weft

@@ -11,6 +11,7 @@
 #include "weft/step/kto.h"
 #include "weft/step/ppo.h"
 #include "weft/step/reward.h"
+#include "weft/tasks/task.h"
 
 namespace weft {
 namespace {
@@ -131,6 +132,12 @@ int num_sums_of(ObjectiveKind objective) {
       break;
   }
   return Reward::kSums;
+}
+
+bool has_written_tasks(const Recipe& r) {
+  return std::any_of(r.eval.tasks.begin(), r.eval.tasks.end(), [](const std::string& word) {
+    return find_task("eval.tasks", word.substr(0, word.find('='))).kind == TaskKind::written;
+  });
 }
 
 // What the step must be planned for.
@@ -314,6 +321,7 @@ StepSpec step_of(const Recipe& r, const ModelSpec& model, int rank, const HfConf
       .schedule = schedule_of(pipeline, at.pp, order.num_micro_batches),
       .evaluates = !r.data.valid.empty() || r.data.valid_fraction > 0 || !r.eval.tasks.empty() || counts_experts,
       .saves_beside = r.checkpoint.async_save && r.checkpoint.save_interval > 0,
+      .writes = has_written_tasks(r) ? r.train.micro_batch_size : 0,
       .finds_likeliest = !r.eval.tasks.empty(),
       .counts_experts = counts_experts,
       .predicts_values = model.predicts_values,

@@ -105,7 +105,8 @@ struct Recipe {
   } moe;
   struct Eval {
     std::vector<std::string> tasks = {}, fewshot_from = {};
-    int64_t interval = 0, limit = 0, num_fewshot = 0;
+    int64_t interval = 0, limit = 0, num_fewshot = 0, max_tokens = 0;
+    std::string bad_words = {};
     bool operator==(const Eval&) const = default;
   } eval;
   struct Parallel {

@@ -310,6 +310,8 @@ void check_tasks(const Recipe::Eval& e, Conflicts& c) {
   needs_tasks("eval.limit", e.limit != none.limit);
   needs_tasks("eval.num_fewshot", e.num_fewshot != none.num_fewshot);
   needs_tasks("eval.fewshot_from", e.fewshot_from != none.fewshot_from);
+  needs_tasks("eval.max_tokens", e.max_tokens != none.max_tokens);
+  needs_tasks("eval.bad_words", e.bad_words != none.bad_words);
 }
 
 void check_fleet(const Recipe& r, Conflicts& c) {

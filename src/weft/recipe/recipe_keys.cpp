@@ -196,7 +196,7 @@ std::vector<RecipeKey> recipe_keys(Recipe& r) {
        "adapter, "
        "another adapter's; empty: those that the run (or the [[phase]] with this objective) begins with"},
       {"objective.precompute_ref_log_probs", &r.objective.precompute_ref_log_probs, anything(),
-       "dpo, grpo: the reference reads all rows once, before the run, and what it makes of them is kept in a file "
+       "dpo, kto, grpo: the reference reads all rows once, before the run, and what it makes of them is kept in a file "
        "beside them (docs/formats/reference_logps.md): the run has no reference in memory"},
       {"objective.teacher", &r.objective.teacher, needed("teacher = \"hf-folder\""),
        "distill: the model that is learned from, of the same vocabulary as model.path: a Hugging Face folder, a "
@@ -301,7 +301,7 @@ std::vector<RecipeKey> recipe_keys(Recipe& r) {
 
       {"eval.tasks", &r.eval.tasks, anything(),
        "benchmarks that the run scores as it goes, with the files of their questions, as \"piqa=piqa.jsonl\" "
-       "(docs/tune/eval.md); those whose answers are chosen or foretold, not written; empty: none",
+       "(docs/tune/eval.md); empty: none",
        kMayChange},
       {"eval.interval", &r.eval.interval, count(0),
        "steps between these; the last step is always scored, and one where a [[phase]] requires a result; 0: only "
@@ -312,6 +312,11 @@ std::vector<RecipeKey> recipe_keys(Recipe& r) {
        "solved examples before each question, which train.seed chooses", kMayChange},
       {"eval.fewshot_from", &r.eval.fewshot_from, anything(),
        "files of these, as \"piqa=train.jsonl\"; without one, other rows of the task's own file", kMayChange},
+      {"eval.max_tokens", &r.eval.max_tokens, count(0),
+       "of an answer that the model writes, which ends there at the latest; 0: as its task says (gsm8k: 256)",
+       kMayChange},
+      {"eval.bad_words", &r.eval.bad_words, anything(),
+       "of the task toxicity: a file of words, one a line, that make an answer toxic", kMayChange},
 
       {"parallel.dp", &p.dp, count(1), "data parallel ranks: each trains on a share of the batch", kMayChange},
       {"parallel.tp", &p.tp, count(1), "tensor parallel ranks", kMayChange},

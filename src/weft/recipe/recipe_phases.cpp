@@ -77,21 +77,49 @@ void follow_batch(PhaseSpan& span, double ratio, const Unstated& unstated) {
   if (o.lr_scaling == LrScaling::sqrt_adam) span.decay_factor *= ratio;
 }
 
+// How old an optimizer's averages are where a span begins, in its own steps.
+class Age {
+ public:
+  // A span's averages look back 1 / decay_factor times as far as those that were stated.
+  int64_t at_begin(const PhaseSpan& span) {
+    age_ *= factor_ / span.decay_factor;
+    factor_ = span.decay_factor;
+    const auto at = int64_t(std::llround(age_));
+    age_ += double(span.end_step - span.first_step);
+    return at;
+  }
+
+ private:
+  double age_ = 0, factor_ = 1;
+};
+
+// Of heads that are begun behind the run's first step.
+void set_averages_of_heads(std::vector<PhaseSpan>& spans) {
+  for (size_t h = 0; h < kModelHeads; ++h) {
+    std::optional<Age> begun;
+    for (size_t i = 1; i < spans.size(); ++i) {
+      const auto has = [&](size_t span) { return has_head(spans[span].recipe.train.objective, ModelHead(h)); };
+      if (!has(i)) begun.reset();
+      if (has(i) && !has(i - 1)) begun.emplace();
+      if (begun) spans[i].heads_averaged_steps[h] = begun->at_begin(spans[i]);
+    }
+  }
+}
+
 // From k times the batch on, a step is as much of the averages as k steps were: 1 - beta' = k (1 - beta), eps' = eps /
 // sqrt(k), of the values that were stated.                                      Malladi et al. 2022, definition 5.2
 void set_averages(std::vector<PhaseSpan>& spans, const Recipe::Optimizer& stated) {
-  double age = 0, factor = 1;  // in steps whose averages have this factor
+  Age age;
   for (PhaseSpan& span : spans) {
-    age *= factor / span.decay_factor;
-    factor = span.decay_factor;
-    span.averaged_steps = int64_t(std::llround(age));
-    age += double(span.end_step - span.first_step);
+    span.averaged_steps = age.at_begin(span);
+    const double factor = span.decay_factor;
     if (factor == 1) continue;
     auto& o = span.recipe.optimizer;
     o.adam_beta1 = 1 - factor * (1 - stated.adam_beta1);
     o.adam_beta2 = 1 - factor * (1 - stated.adam_beta2);
     o.adam_eps = stated.adam_eps / std::sqrt(factor);
   }
+  set_averages_of_heads(spans);
 }
 
 void set_value(const RecipeKey& key, const std::string& value) {
@@ -236,31 +264,16 @@ std::optional<std::string> ramp_problem(const Recipe& r) {
   return {};
 }
 
-// Whether a model of text is all that it trains.
-bool trains_text(ObjectiveKind objective) {
-  return objective != ObjectiveKind::reward && objective != ObjectiveKind::ppo;
-}
-
-// The model with which a run of its own would begin in place of a phase: what the one before it leaves, but for a
-// reward model, which has no head over the vocabulary. An adapter has not the other head either.
-std::string model_of_own_run(const Recipe& before, int64_t from_step) {
-  if (before.train.objective == ObjectiveKind::reward)
-    return fmt::format("\"{}\", as a reward model's checkpoint has no head for text", before.model.path);
-  const std::string checkpoint = fmt::format("{}/checkpoints/step-{}", before.run.dir, from_step);
-  return before.adapter.kind == AdapterKind::none
-             ? fmt::format("\"{}\"", checkpoint)
-             : fmt::format("what `weft merge {} --out FOLDER` makes of that checkpoint", checkpoint);
-}
-
-std::optional<std::string> objective_problem(const Recipe& before, const Recipe& now, int64_t from_step) {
+std::optional<std::string> objective_problem(const Recipe& before, const Recipe& now, const Recipe::Phase& phase) {
   const ObjectiveKind a = before.train.objective, b = now.train.objective;
   if (a == b) return {};
-  if (const ObjectiveKind other = trains_text(a) ? b : a; !trains_text(other))
+  if (has_reference(b) && !has_head(a, ModelHead::text) && !sets(phase, "objective.reference"))
     return fmt::format(
-        "\"{}\" trains a head that a model of \"{}\" has not, and the weights of a run stay the same set; the nearest "
-        "that works: train.train_iters = {} here, and `weft train` with a recipe and a run.dir of its own and "
-        "model.path = {}",
-        other, other == a ? b : a, from_step, model_of_own_run(before, from_step));
+        "its reference would be the model that this phase begins with, and what the run keeps of that is the "
+        "checkpoint of a reward model, which has no head for text; the nearest that works: {}",
+        now.adapter.kind == AdapterKind::none
+            ? fmt::format("objective.reference = {}, in this phase", in_quotes(now.model.path))
+            : "objective.reference = an adapter of the same base that was trained on text, in this phase");
   if (now.checkpoint.keep_best > 0)
     return fmt::format(
         "checkpoint.keep_best = {} compares held-out losses of all steps, and these objectives' are no "
@@ -273,7 +286,7 @@ std::optional<std::string> objective_problem(const Recipe& before, const Recipe&
 std::optional<std::string> setting_problem(const Recipe& before, const Recipe& r, const Recipe::Phase& phase,
                                            const std::string& key, const std::string& value) {
   const bool data = key == "data.train" || key == "data.weights", cut = data || key == "train.seq_length";
-  if (key == "train.objective") return objective_problem(before, r, phase.from_step);
+  if (key == "train.objective") return objective_problem(before, r, phase);
   if (cut && !r.objective.teacher_logits.empty() && !sets(phase, "objective.teacher_logits"))
     return "objective.teacher_logits was made of one sequence length and order of the data; name those of this phase, "
            "or objective.teacher in their place";
@@ -305,6 +318,24 @@ bool is_phase_key(std::string_view key) {
 }
 
 std::string phase_keys_text() { return fmt::format("{}, and all of [objective]", fmt::join(kPhaseKeys, ", ")); }
+
+bool has_head(ObjectiveKind objective, ModelHead head) {
+  switch (head) {
+    case ModelHead::text:
+      return objective != ObjectiveKind::reward;
+    case ModelHead::score:
+      return objective == ObjectiveKind::reward;
+    case ModelHead::values:
+      break;
+  }
+  return objective == ObjectiveKind::ppo;
+}
+
+bool changes_heads(const Recipe& before, const Recipe& now) {
+  const ObjectiveKind a = before.train.objective, b = now.train.objective;
+  return has_head(a, ModelHead::score) != has_head(b, ModelHead::score) ||
+         has_head(a, ModelHead::values) != has_head(b, ModelHead::values);
+}
 
 bool has_phases(const Recipe& r) { return !r.phases.empty() || !r.train.rampup_batch_size.empty(); }
 

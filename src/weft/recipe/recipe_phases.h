@@ -1,7 +1,9 @@
 // Phases of a run (docs/tune/phases.md): from a step on, some keys have other values. They come from the recipe's
 // [[phase]] tables and from train.rampup_batch_size, by which the batch grows in steps.
 #pragma once
+#include <array>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -17,6 +19,14 @@ std::string phase_keys_text();
 
 bool has_phases(const Recipe& recipe);
 
+// A head that the model has with some objectives and not with others: logits of the next token, the score of a reward
+// model, the values of PPO.
+enum class ModelHead : uint8_t { text, score, values };
+inline constexpr size_t kModelHeads = 3;
+bool has_head(ObjectiveKind objective, ModelHead head);
+// Whether the model of one recipe has other heads than that of another.
+bool changes_heads(const Recipe& before, const Recipe& now);
+
 // Consecutive steps that are alike.
 struct PhaseSpan {
   int phase = 0;                         // 0: before all [[phase]] tables; else which of them it is, from 1
@@ -28,6 +38,8 @@ struct PhaseSpan {
   // them as old as they are where it begins. Without that rule: 1, and first_step.
   double decay_factor = 1;
   int64_t averaged_steps = 0;
+  // [ModelHead] the same of a head that a phase began anew; none: it is as old as the run, or is not there.
+  std::array<std::optional<int64_t>, kModelHeads> heads_averaged_steps = {};
   // From this step on the weights are the reference of the objective, and objective.reference is the checkpoint that
   // the run keeps of them; 0: they are not, and the run begins with its reference, or names it.
   int64_t own_reference = 0;

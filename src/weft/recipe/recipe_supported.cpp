@@ -79,12 +79,7 @@ class Refusals {
 // What objective.precompute_ref_log_probs has not.
 void refuse_stored_reference(const Recipe& r, Refusals& refusals) {
   if (!r.objective.precompute_ref_log_probs) return;
-  const std::string key = "objective.precompute_ref_log_probs = true", nearest = "that key = false";
-  refusals.add(r.train.objective == ObjectiveKind::kto, key,
-               "the reference point of kto has the reference read each prompt with the completion of the example "
-               "before it, which is another one each epoch",
-               nearest);
-  refusals.add(r.moe.overflow == ExpertOverflow::drop, key,
+  refusals.add(r.moe.overflow == ExpertOverflow::drop, "objective.precompute_ref_log_probs = true",
                "moe.overflow = \"drop\" drops tokens by what else is in their micro-batch, which the stored numbers do "
                "not know",
                "that key = false, or moe.overflow = \"error\"");
@@ -249,6 +244,13 @@ void refuse_scores(const Recipe& r, Refusals& refusals) {
     return s.recipe.train.seq_length != first.train.seq_length || s.recipe.data.valid != first.data.valid ||
            s.recipe.train.objective != first.train.objective || s.recipe.objective != first.objective;
   });
+  const bool mixes = std::any_of(spans.begin(), spans.end(), [](const PhaseSpan& s) {
+    return s.recipe.train.objective == ObjectiveKind::kto && s.recipe.objective.precompute_ref_log_probs;
+  });
+  refusals.add(mixes && spans.size() > 1, "objective.precompute_ref_log_probs = true",
+               "the reference point of kto has the reference read prompts with completions of their batch, and phases "
+               "and ramps have other batches",
+               "that key = false, or one phase");
   refusals.add(r.checkpoint.async_save && r.checkpoint.save_interval == 0, "checkpoint.async_save",
                "with save_interval = 0 there is only the last checkpoint, which is waited for",
                "checkpoint.async_save = false");

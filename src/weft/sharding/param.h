@@ -1,5 +1,6 @@
 // Weights: what they are and how the ranks hold them.
 #pragma once
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -130,10 +131,11 @@ class Param {
   std::vector<HeldPart> parts_;
   Shape shape_;
   int64_t kept_elements_ = 0, most_elements_ = 0;
-  Param* tied_to_ = nullptr;  // owner of the value
-  int flat_ = -1;             // its flat parameter, among those of its replica set
-  int64_t offset_ = 0;        // elements into that
-  char* written_ = nullptr;   // of the open leaf
+  Param* tied_to_ = nullptr;           // owner of the value
+  std::optional<int64_t> began_late_;  // ParamStore::begins_late
+  int flat_ = -1;                      // its flat parameter, among those of its replica set
+  int64_t offset_ = 0;                 // elements into that
+  char* written_ = nullptr;            // of the open leaf
 };
 
 }  // namespace weft

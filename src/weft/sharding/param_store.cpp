@@ -108,6 +108,32 @@ void ParamStore::allocate_frozen(Arena& params, Arena& transit) {
   allocate_values(params, transit);
 }
 
+void ParamStore::borrow(ParamStore& lender) {
+  WEFT_CHECK(use_ == WeightUse::frozen && pending_.empty(), "weights to be trained need values of their own");
+  WEFT_CHECK(num_units() == lender.num_units(), "{} units borrow those of {}", num_units(), lender.num_units());
+  for (int unit = 0; unit < num_units(); ++unit) {
+    const std::vector<Param*>&mine = params_of(unit), &theirs = lender.params_of(unit);
+    const bool same =
+        unit_name(unit) == lender.unit_name(unit) &&
+        std::equal(mine.begin(), mine.end(), theirs.begin(), theirs.end(), [](auto* a, auto* b) {
+          return a->spec().name == b->spec().name && a->shape() == b->shape() && a->spec().codes == b->spec().codes;
+        });
+    WEFT_CHECK(same, "{} cannot borrow the weights of {}", unit_name(unit), lender.unit_name(unit));
+  }
+  memory_ = lender.memory_;
+  lender_ = &lender;
+}
+
+// Where they are gathered they may lie elsewhere each time.
+void ParamStore::fetch_from_lender(int unit) {
+  lender_->fetch(unit);
+  const std::vector<Param*>& theirs = lender_->params_of(unit);
+  for (size_t i = 0; i < theirs.size(); ++i) {
+    Param& mine = *params_of(unit)[i];
+    mine.value = theirs[i]->value.placed(mine.spec().place);
+  }
+}
+
 void ParamStore::allocate(const Arenas& arenas, const StateFormats& formats) {
   WEFT_CHECK(use_ == WeightUse::trained, "frozen weights have no gradients");
   allocate_values(arenas.params, arenas.transit);
@@ -219,13 +245,33 @@ void ParamStore::masters_changed(Backend& backend) {
   backend.wait_all();
 }
 
+void ParamStore::begins_late(std::string_view name, int64_t steps) {
+  for (const auto& p : all_)
+    if (p->spec().name == name) p->began_late_ = steps;
+}
+
+std::vector<ParamStore::AgeRun> ParamStore::by_age(const FlatLayout& layout, Run run) {
+  std::vector<AgeRun> all;
+  for (size_t i = 0; i < layout.weights.size(); ++i) {
+    const FlatLayout::Weight& w = layout.weights[i];
+    const int64_t end = i + 1 < layout.weights.size() ? layout.weights[i + 1].first : layout.size;
+    const Run here = overlap(run, {w.first, end - w.first});  // with the padding behind it
+    if (here.count == 0) continue;
+    if (!all.empty() && all.back().late == w.param->began_late_)
+      all.back().run.count += here.count;
+    else
+      all.push_back({here, w.param->began_late_});
+  }
+  return all;
+}
+
 std::vector<ParamStore::UpdateRange> ParamStore::update_ranges(int unit) const {
   std::vector<UpdateRange> all;
   for_each_learning(unit, [&](const Set& set, int flat) {
     const FlatLayout& layout = set.flats.all[size_t(flat)].layout;
     const Run shard = layout.shard(set.group.shard());
-    const auto add = [&](const FlatLayout::Range& kind, Run here, const State* codes) {
-      if (here.count == 0) return;
+    const auto add_run = [&](const FlatLayout::Range& kind, const AgeRun& of, const State* codes) {
+      const Run here = of.run;
       const auto cut = [&](const Tensor& t) { return t.slice_rows(here.first - shard.first, here.count); };
       UpdateRange& range =
           all.emplace_back(UpdateRange{.master = cut(set.values.master(flat)),
@@ -234,9 +280,13 @@ std::vector<ParamStore::UpdateRange> ParamStore::update_ranges(int unit) const {
                                        .states = {},
                                        .blocks = {},
                                        .decays = kind.decays,
-                                       .linear = kind.linear});
+                                       .linear = kind.linear,
+                                       .late = of.late});
       set.states_of(flat, here, range.states, range.blocks);
       if (codes != nullptr) range.param = codes->of.param, range.part = codes->of.part;
+    };
+    const auto add = [&](const FlatLayout::Range& kind, Run here, const State* codes) {
+      for (const AgeRun& of : by_age(layout, here)) add_run(kind, of, codes);
     };
     for (const FlatLayout::Range& kind : layout.kinds()) {
       const Run here = overlap(kind.run, shard);

@@ -46,17 +46,23 @@ class ParamStore {
   void allocate(const Arenas& arenas, const StateFormats& formats);
   // The same for frozen weights.
   void allocate_frozen(Arena& params, Arena& transit);
+  // In place of these, for frozen weights: their values are those of `lender`, which has the same units, cut alike, and
+  // outlives this. To fetch and to release them is then to do so there.
+  void borrow(ParamStore& lender);
 
   // Values of a unit are readable by ops until released as often as fetched. Blocks as Work::wait does where they lie
   // on other ranks.
   void fetch(int unit) {
+    if (lender_ != nullptr) return fetch_from_lender(unit);
     for_each_flat(unit, [](Set& set, int flat) { set.values.fetch(flat); });
   }
   void release(int unit) {
+    if (lender_ != nullptr) return lender_->release(unit);
     for_each_flat(unit, [](Set& set, int flat) { set.values.release(flat); });
   }
   // Says which unit is fetched next, so that its values may come while others are in use.
   void prefetch(int unit) {
+    if (lender_ != nullptr) return lender_->prefetch(unit);
     for_each_flat(unit, [](Set& set, int flat) { set.values.prefetch(flat); });
   }
   // Gradients of a unit are writable for this micro-batch until flushed; `last` when it writes no more of them. They
@@ -90,12 +96,17 @@ class ParamStore {
     });
   }
 
+  // Says that this weight has learnt for fewer steps than the others, as a phase began it anew: before the steps of
+  // StepSize::step_here, for so many. Does nothing where the weight is not here.
+  void begins_late(std::string_view name, int64_t steps);
+
   // What this rank keeps of a unit, for an optimizer to update at once; gradients after finish_step.
   struct UpdateRange {
     Tensor master, grad, value;       // value: none where it is the master
     std::vector<Tensor> states;       // numbers, or codes of one part of a weight
     std::vector<StateBlocks> blocks;  // of codes, for each of them; else none
     bool decays, linear;              // of all its weights
+    std::optional<int64_t> late;      // of a weight that began late: its steps before those of this span
     const Param* param = nullptr;     // of codes: the weight, and which part
     size_t part = 0;
   };
@@ -201,6 +212,12 @@ class ParamStore {
     std::string name;
     std::vector<Param*> params;  // ties included
   };
+  struct AgeRun {
+    Run run;
+    std::optional<int64_t> late;  // UpdateRange's
+  };
+  // The runs of a run in which weights have learnt for equally long.
+  static std::vector<AgeRun> by_age(const FlatLayout& layout, Run run);
   // In sets_: the replica sets of weights that learn, those of frozen ones, the weights that layers write, and dense
   // ones that learn and are read in the stat dtype; the replica sets of weights that are frozen in codes.
   static constexpr size_t kFrozen = std::size(kReplicaSets), kOfLayers = 2 * kFrozen, kInStat = kOfLayers + 1,
@@ -232,6 +249,7 @@ class ParamStore {
     });
   }
   void allocate_values(Arena& params, Arena& transit);
+  void fetch_from_lender(int unit);
   void add_flat(Set& set, std::string name, int64_t position, std::vector<Param*> params);
 
   Precision precision_;
@@ -244,6 +262,7 @@ class ParamStore {
   std::vector<Unit> units_;
   std::array<std::unique_ptr<Set>, kInCodes + kFrozen> sets_;
   std::optional<AdapterSpec> adapter_;
+  ParamStore* lender_ = nullptr;
 };
 
 }  // namespace weft

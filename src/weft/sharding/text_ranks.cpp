@@ -8,8 +8,8 @@ RankOf rank_of_texts(const ProcessMesh& mesh) { return {mesh[Axis::dp].size(), m
 
 Communicator& ranks_of_other_texts(const ProcessMesh& mesh) { return mesh[Axis::dp]; }
 
-bool speaks_for_texts(const ProcessMesh& mesh) {
-  return mesh.pp->rank() == mesh.pp->size() - 1 && mesh[Axis::tp].rank() == 0 && mesh[Axis::cp].rank() == 0;
+bool speaks_for_texts(const ProcessMesh& mesh, bool has_head) {
+  return has_head && mesh[Axis::tp].rank() == 0 && mesh[Axis::cp].rank() == 0;
 }
 
 void wait_sum_over_sharers(const ProcessMesh& mesh, const Tensor& x) {
@@ -30,6 +30,19 @@ std::optional<RankOf> sharer_of_experts(const ProcessMesh& mesh) {
   const Communicator& same = *(mesh.sizes.ep == 1 ? mesh.axes[size_t(Axis::cp)] : mesh.experts.all);
   if (mesh.sizes.cp == 1 || (mesh.sizes.ep > 1 && mesh.sizes.dp > 1)) return {};
   return RankOf{same.size(), same.rank()};
+}
+
+std::vector<const void*> shown_by_ranks_of_experts(const ProcessMesh& mesh, const void* mine) {
+  static_assert(sizeof mine == sizeof(int64_t), "an address goes as a number");
+  Communicator& ranks = mesh[Axis::ep];
+  std::vector<const void*> all(size_t(ranks.size()));
+  ranks.all_gather({&mine, DType::i64, {1}}, {all.data(), DType::i64, {ranks.size()}}).wait();
+  return all;
+}
+
+void wait_for_ranks_of_experts(const ProcessMesh& mesh) {
+  double nothing = 0;
+  mesh[Axis::ep].all_reduce({&nothing, DType::f64, {1}}).wait();
 }
 
 Tensor sum_over_keepers(const ProcessMesh& mesh, const Tensor& x, Arena& scratch) {

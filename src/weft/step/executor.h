@@ -42,7 +42,8 @@ class Executor {
     const Objective& objective = kNextToken;
     int64_t batch = 0;                       // which one of the run it is, for the objective
     const LoadMicroBatch* others = nullptr;  // where the objective scores other sequences too: these
-    ReadReference reference = {};            // where the reference's losses are stored: those of this batch
+    // Where the reference's losses are stored: those of this batch, and of its other sequences.
+    ReadReference reference = {}, reference_of_others = {};
     // Hear of every instruction, with its action (none: at the end of the step), before it begins, and when it has
     // ended.
     std::function<void(const Action*, const Instruction&)> begins = {};

@@ -64,7 +64,8 @@ void Executor::score_batch(const StepInput& input) {
   scored_ = score_with(input.load, input.reference);
   if (step_.num_sums == 0) return;
   add_sums(scored_, false, input);
-  if (step_.scores_others) add_sums(score_with(is_dry() ? input.load : *input.others, {}), true, input);
+  if (step_.scores_others)
+    add_sums(score_with(is_dry() ? input.load : *input.others, input.reference_of_others), true, input);
   wait_sum_sequences();
 }
 

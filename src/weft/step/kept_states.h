@@ -42,9 +42,11 @@ class KeptStates {
   KeptStates(const ParamStore& params, Use use, const Parts& parts, const F& f)
       : params_(params), use_(use), parts_(parts), f_(f) {}
 
-  void for_each(const Optimizer& optimizer) {
+  template <class Wanted>
+  void for_each(const Optimizer& optimizer, const Wanted& wanted) {
     const auto copies = use_ == Use::load ? ParamStore::Copies::with : ParamStore::Copies::without;
     for (const Param* p : params_.params(copies)) {
+      if (!wanted(p->spec())) continue;
       const StatesInFile in = states_in_file(p->spec(), optimizer);
       if (in.names.empty()) continue;
       for (const ParamStore::Stored& block : params_.stored(*p)) {
@@ -112,9 +114,14 @@ class KeptStates {
   const Parts& parts_;
   const F& f_;
 };
-template <class Parts, class F>
-void for_each_kept(const ParamStore& params, Use use, const Optimizer& optimizer, const Parts& parts, const F& f) {
-  KeptStates<Parts, F>(params, use, parts, f).for_each(optimizer);
+struct EveryWeight {
+  bool operator()(const ParamSpec&) const { return true; }
+};
+// Of the wanted weights.
+template <class Parts, class F, class Wanted = EveryWeight>
+void for_each_kept(const ParamStore& params, Use use, const Optimizer& optimizer, const Parts& parts, const F& f,
+                   const Wanted& wanted = {}) {
+  KeptStates<Parts, F>(params, use, parts, f).for_each(optimizer, wanted);
 }
 
 // What this rank writes of weights and optimizer state where all ranks save together, in bytes.

@@ -12,7 +12,7 @@ namespace weft {
 // What the user calls what messages are about.
 struct TaskOptions {
   std::string tasks = "--tasks", fewshot_from = "--fewshot-from", num_fewshot = "--num-fewshot",
-              window = "--seq-length";
+              window = "--seq-length", max_tokens = "--max-tokens";
 };
 
 struct PromptSpec {

@@ -6,6 +6,7 @@
 #include <map>
 
 #include "weft/base/error.h"
+#include "weft/tasks/sandbox.h"
 
 namespace weft {
 namespace {
@@ -50,9 +51,9 @@ Asked ask_set(TaskSet set, const Examples& examples, const QuestionsSpec& spec, 
   a.most_written = spec.most_written > 0 ? spec.most_written : a.set.task.most_tokens;
   if (a.most_written >= spec.window)
     throw ConfigError(
-        fmt::format("--max-tokens {}: the model sees {} tokens at once, and a question of {} needs some; "
+        fmt::format("{} {}: the model sees {} tokens at once, and a question of {} needs some; "
                     "ask for fewer, or raise {}",
-                    a.most_written, spec.window, a.set.task.name, spec.options.window));
+                    spec.options.max_tokens, a.most_written, spec.window, a.set.task.name, spec.options.window));
   a.open = prompts_to_answer(a.set, pool, prompts, spec.window - a.most_written);
   return a;
 }
@@ -61,6 +62,16 @@ Asked ask_set(TaskSet set, const Examples& examples, const QuestionsSpec& spec, 
 
 bool FoundTasks::any_written() const {
   return std::any_of(places.begin(), places.end(), [](const TaskPlace& p) { return p.task.kind == TaskKind::written; });
+}
+
+bool FoundTasks::asks(const std::string& task) const { return place_of(places, task) != nullptr; }
+
+std::string require_python(const std::string& option) {
+  const std::string python = find_python();
+  if (python.empty())
+    throw ConfigError(fmt::format("{} humaneval: needs python3, which runs what the model writes: install it", option));
+  require_sandbox(python);
+  return python;
 }
 
 FoundTasks find_tasks(const QuestionsSpec& spec) {

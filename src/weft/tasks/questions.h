@@ -36,10 +36,14 @@ struct Asked {
 struct FoundTasks {
   std::vector<TaskPlace> places, examples;
   bool any_written() const;
+  bool asks(const std::string& task) const;
 };
 FoundTasks find_tasks(const QuestionsSpec& spec);
 // Reads all of them. Throws ConfigError, FileError.
 std::vector<Asked> ask(const FoundTasks& found, const QuestionsSpec& spec, const Tokenizer& tokenizer);
+// The python3 that runs what a model writes for humaneval, apart: found, and tried. `option` names the task in
+// messages. Throws ConfigError where there is none, Error where this system cannot hold it apart.
+std::string require_python(const std::string& option);
 // "note: ..." for each set of which texts lost their beginning.
 std::vector<std::string> truncation_notes(const std::vector<Asked>& asked, const QuestionsSpec& spec);
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 #include <memory>
+#include <set>
 
 #include "weft/base/durable_file.h"
 #include "weft/base/json.h"
@@ -60,6 +61,7 @@ void check_optimizer(const SafetensorsFile& file, const fs::path& path, const Sa
                                 path.string(), file.tensors().size(), expected.size()));
 }
 
+// `model`: the file's.
 void load_optimizer(const fs::path& path, const ModelSpec& model, const TrainingState& state,
                     const Optimizer& optimizer) {
   const SafetensorsFile file = SafetensorsFile::open(path);
@@ -68,7 +70,10 @@ void load_optimizer(const fs::path& path, const ModelSpec& model, const Training
     const auto from = file.bytes(*file.find(entry)).subspan(size_t(offset), to.size());
     std::copy(from.begin(), from.end(), to.begin());
   };
-  for_each_kept(state.params, Use::load, optimizer, write_parts, read);
+  std::set<std::string> there;
+  for (const ParamSpec& p : all_params(model)) there.insert(p.name);
+  for_each_kept(state.params, Use::load, optimizer, write_parts, read,
+                [&](const ParamSpec& p) { return there.count(p.name) > 0; });
   file.check_whole();
 }
 
@@ -176,6 +181,15 @@ Progressed load_checkpoint(const fs::path& checkpoint, const ModelSpec& model, T
   read_hf_weights(checkpoint, model, state.params, num_threads);
   load_optimizer(checkpoint / "weft" / "optimizer.safetensors", model, state, optimizer);
   return progressed;
+}
+
+void load_what_is_common(const fs::path& checkpoint, const ModelSpec& there, TrainingState& state,
+                         const Optimizer& optimizer, int num_threads) {
+  if (there.adapter)
+    read_adapter_weights(checkpoint, there, state.params);
+  else
+    read_hf_weights(checkpoint, there, state.params, num_threads);
+  load_optimizer(checkpoint / "weft" / "optimizer.safetensors", there, state, optimizer);
 }
 
 std::string state_of_entry(std::string_view entry) {

@@ -66,6 +66,10 @@ void save_progress(const std::filesystem::path& file, const Progressed& progress
 // (train/checkpoint_folders.h). Throws FileError that names what does not fit.
 Progressed load_checkpoint(const std::filesystem::path& checkpoint, const ModelSpec& model, TrainingState& state,
                            const Optimizer& optimizer, int num_threads);
+// The same of a checkpoint whose model, `there`, has other heads: restores what both models train. What the one of
+// `state` has besides stays as it is.
+void load_what_is_common(const std::filesystem::path& checkpoint, const ModelSpec& there, TrainingState& state,
+                         const Optimizer& optimizer, int num_threads);
 // The state that a tensor of optimizer.safetensors is of: "exp_avg" of "head.weight.exp_avg.codes".
 std::string state_of_entry(std::string_view entry);
 // Sizes of the files with weights and optimizer state, which are nearly the whole checkpoint.

@@ -19,13 +19,15 @@ std::optional<EvalRecord> evaluate_rows(const RowsToEvaluate& r, Executor& execu
     if (r.stopped()) return {};
     const LoadMicroBatch load = [&](MicroBatch& micro_batch) { loader.load(b, micro_batch); };
     const LoadMicroBatch others = [&](MicroBatch& micro_batch) { loader.load_others(b, micro_batch); };
-    const Objective::Sums of_batch = executor.measure({.load = load,
-                                                       .loss_scale = 1,
-                                                       .dropout_key = 0,
-                                                       .objective = *objective,
-                                                       .batch = b,
-                                                       .others = &others,
-                                                       .reference = stored ? stored->of_batch(b) : ReadReference()});
+    const Objective::Sums of_batch =
+        executor.measure({.load = load,
+                          .loss_scale = 1,
+                          .dropout_key = 0,
+                          .objective = *objective,
+                          .batch = b,
+                          .others = &others,
+                          .reference = stored ? stored->of_batch(b) : ReadReference(),
+                          .reference_of_others = stored ? stored->of_others(b) : ReadReference()});
     record.loss += objective->loss(0, of_batch) / double(batches);
     record.tokens += loader.counted(b).targets;
     sums.emplace_back(of_batch.begin(), of_batch.end());

@@ -16,9 +16,9 @@ struct RowsToEvaluate {
   const Recipe& recipe;
   const TrainingSamples& rows;
   const StepSpec& step_spec;
-  const ReferenceLogps* reference = nullptr;  // of the rows, where the step has none in memory
-  int64_t step = 0;                           // goes into the record
-  std::function<bool()> stopped;              // asked between batches, the same answer on every rank
+  const StoredLogps& reference;   // of the rows, where the step has none in memory
+  int64_t step = 0;               // goes into the record
+  std::function<bool()> stopped;  // asked between batches, the same answer on every rank
 };
 // Loss and terms of batches as large as a step's, as the objective means them (Objective::terms_of_all); rows that are
 // no whole batch are left out. The same on every rank; none where it was stopped. Collective. Blocks.

@@ -2,6 +2,7 @@
 
 #include "weft/models/hf_weights.h"
 #include "weft/plan/run_plan.h"
+#include "weft/sharding/text_ranks.h"
 
 namespace weft {
 namespace {
@@ -52,17 +53,13 @@ void ForwardRank::reach_experts() {
   } mine{arenas, {}};
   for (Param* w : params.params(ParamStore::Copies::with))
     if (w->spec().place.experts_are_cut()) mine.weights.push_back(w);
-  Communicator& ranks = mesh[Axis::ep];
-  std::vector<const Shown*> all(size_t(ranks.size()));
-  const Shown* here = &mine;
-  static_assert(sizeof here == sizeof(int64_t), "an address goes as a number");
   backend.wait_all();
-  ranks.all_gather({&here, DType::i64, {1}}, {all.data(), DType::i64, {ranks.size()}}).wait();
-  for (const Shown* shown : all) reached_.push_back(shown->arenas);
-  for (size_t i = 0; i < mine.weights.size(); ++i)
-    for (const Shown* shown : all) mine.weights[i]->of_ranks.push_back(shown->weights[i]->value);
-  double looked = 0;  // what others look at ends with this function
-  ranks.all_reduce({&looked, DType::f64, {1}}).wait();
+  for (const void* shown : shown_by_ranks_of_experts(mesh, &mine)) {
+    const auto& [theirs, weights] = *static_cast<const Shown*>(shown);
+    reached_.push_back(theirs);
+    for (size_t i = 0; i < mine.weights.size(); ++i) mine.weights[i]->of_ranks.push_back(weights[i]->value);
+  }
+  wait_for_ranks_of_experts(mesh);
 }
 
 }  // namespace weft

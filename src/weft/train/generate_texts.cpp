@@ -35,25 +35,25 @@ std::vector<Tokens> of_all_ranks(Communicator& dp, int64_t first, const std::vec
 
 }  // namespace
 
-std::vector<Tokens> generate_texts(TextGenerator& generator, const GenerateRequest& r) {
+std::vector<Tokens> generate_texts(TextFeeder& generator, const GenerateRequest& r) {
   const auto& mesh = generator.mesh();
   const Run here = prompts_of(int64_t(r.prompts.size()), rank_of_texts(mesh));
   const auto vocabulary = size_t(generator.model().vocab_size);
   std::vector<Tokens> texts(size_t(here.count), Tokens{});
   std::vector<int64_t> open;
-  std::vector<TextGenerator::More> more;
+  std::vector<TextFeeder::More> more;
   for (int64_t i = 0; i < here.count; ++i) {
     open.push_back(i);
     more.push_back({i, generator.unfed(i, r.prompts[size_t(here.first + i)])});
   }
   int64_t fed = 0;
-  for (const TextGenerator::More& m : more) fed += int64_t(m.ids.size());
+  for (const TextFeeder::More& m : more) fed += int64_t(m.ids.size());
   const double began = now_s();
   double chose_first = began;
   for (int64_t done = 0; done < r.max_tokens && generator.on_any_rank(!open.empty()); ++done) {
     const std::span<const double> logits = generator.feed(more);
     if (open.empty()) continue;
-    const std::vector<int32_t> chosen = choose_once(mesh, open.size(), [&](size_t i) {
+    const std::vector<int32_t> chosen = choose_once(mesh, generator.has_head(), open.size(), [&](size_t i) {
       const int64_t prompt = here.first + open[i];
       const uint64_t number = r.number ? r.number(prompt) : uint64_t(prompt);
       return sample_token(logits.subspan(i * vocabulary, vocabulary), r.how,

@@ -36,6 +36,6 @@ struct GenerateRequest {
 inline Run prompts_of(int64_t num_prompts, RankOf dp) { return share_of(num_prompts, dp); }
 // What comes behind each prompt, all prompts, on every rank: at most so much that the generator can take prompt and
 // text. The generator is for this rank's. Collective. Blocks.
-std::vector<Tokens> generate_texts(TextGenerator& generator, const GenerateRequest& request);
+std::vector<Tokens> generate_texts(TextFeeder& generator, const GenerateRequest& request);
 
 }  // namespace weft

@@ -22,6 +22,7 @@
 #include "weft/train/first_weights.h"
 #include "weft/train/objectives.h"
 #include "weft/train/rank_backend.h"
+#include "weft/train/run_length.h"
 #include "weft/train/trained_context.h"
 
 namespace weft {
@@ -107,11 +108,37 @@ void each_counted(const SequenceCut& cut, int64_t i, int64_t first_target, int64
       if (at >= first_target && at < first_target + tokens) f(row, at - first_target);
 }
 
-// Reads all rows of a file in their order, a micro-batch on each data parallel rank in a round.
+int64_t num_texts(const ReferenceTexts& t) {
+  const IdRows& rows = t.order.id_rows();
+  return t.others > 0 ? t.others : rows.size() * rows.num_completions();
+}
+
+int64_t row_of_prompt(const ReferenceTexts& t, int64_t c) {
+  return t.others > 0 ? t.order.row_of(c) : c / t.order.id_rows().num_completions();
+}
+
+CompletionPlaces places_of(const ReferenceTexts& t) {
+  const IdRows& rows = t.order.id_rows();
+  if (t.others == 0) return CompletionPlaces(rows);
+  std::vector<int64_t> tokens;
+  for (int64_t k = 0; k < t.others; ++k) tokens.push_back(int64_t(rows.completion(t.order.row_of_other(k), 0).size()));
+  return CompletionPlaces(tokens);
+}
+
+void read_text(const ReferenceTexts& t, int64_t c, const SampleRows& to) {
+  const int64_t completions = t.order.id_rows().num_completions();
+  t.others > 0 ? t.order.read_other(c, to) : t.order.read_row(c / completions, c % completions, to);
+}
+
+// Reads all texts in their order, a micro-batch on each data parallel rank in a round.
 class ReferenceMaker {
  public:
-  ReferenceMaker(ReferenceRank& rank, const RowOrder& order, int terminal_fd)
-      : rank_(rank), order_(order), rows_(order.id_rows()), places_(rows_), terminal_fd_(terminal_fd) {}
+  ReferenceMaker(ReferenceRank& rank, const ReferenceTexts& texts, int terminal_fd)
+      : rank_(rank),
+        texts_(texts),
+        rows_(texts.order.id_rows()),
+        places_(places_of(texts)),
+        terminal_fd_(terminal_fd) {}
 
   void make(const fs::path& file, const ReferenceLogpsSpec& spec) {
     Communicator& world = *rank_.mesh.world;
@@ -133,7 +160,7 @@ class ReferenceMaker {
   }
 
  private:
-  int64_t completions() const { return rows_.size() * rows_.num_completions(); }
+  int64_t completions() const { return num_texts(texts_); }
 
   // What all ranks make of completions [first, end), one behind the other.
   std::vector<double> round(int64_t first, int64_t end) {
@@ -142,7 +169,7 @@ class ReferenceMaker {
     std::vector<double> all(size_t(places_.end(end - 1) - from), 0.0);
     const std::vector<double> losses = rank_.losses_of([&](MicroBatch& b) { load(mine, b); });
     for (int64_t i = 0; i < step.micro_batch_size && mine + i < end && step.has_head(); ++i) {
-      const int64_t c = mine + i, row = c / rows_.num_completions();
+      const int64_t c = mine + i, row = row_of_prompt(texts_, c);
       each_counted(
           step.sequences(), i, int64_t(rows_.prompt(row).size()) - 1, places_.end(c) - places_.first(c),
           [&](int64_t at, int64_t token) { all[size_t(places_.first(c) - from + token)] = losses[size_t(at)]; });
@@ -155,8 +182,8 @@ class ReferenceMaker {
         throw NumericsError(
             fmt::format("the reference's log-probabilities of {} are not finite between {} and {}: are "
                         "its weights finite?",
-                        rows_.file().string(), rows_.place_of(first / rows_.num_completions()),
-                        rows_.place_of((end - 1) / rows_.num_completions())));
+                        rows_.file().string(), rows_.place_of(row_of_prompt(texts_, first)),
+                        rows_.place_of(row_of_prompt(texts_, end - 1))));
     return all;
   }
 
@@ -166,7 +193,7 @@ class ReferenceMaker {
     WholeSample sample(rank_.step.seq_length);
     for (int64_t i = 0; i < rank_.step.micro_batch_size; ++i) {
       const int64_t c = std::min(first + i, completions() - 1);
-      order_.read_row(c / rows_.num_completions(), c % rows_.num_completions(), sample.rows());
+      read_text(texts_, c, sample.rows());
       set_sequence(b, i, sample, 0);  // token numbers key dropout, of which there is none here
       add_spans(i, sample.positions, 0, spans_);
     }
@@ -182,7 +209,7 @@ class ReferenceMaker {
   }
 
   ReferenceRank& rank_;
-  const RowOrder& order_;
+  const ReferenceTexts texts_;
   const IdRows& rows_;
   const CompletionPlaces places_;
   const int terminal_fd_;
@@ -212,7 +239,8 @@ std::string weights_of(const Recipe& reference) {
 void require_reference_folders(const Recipe& r) {
   if (!r.objective.precompute_ref_log_probs) return;
   std::vector<std::string> files = r.data.valid;
-  files.push_back(data_key_of(r.train.objective) == "data.pairs" ? r.data.pairs : r.data.rollouts);
+  const std::string_view key = data_key_of(r.train.objective);
+  files.push_back(key == "data.pairs" ? r.data.pairs : key == "data.examples" ? r.data.examples : r.data.rollouts);
   for (const std::string& file : files) {
     const fs::path folder = fs::absolute(file).parent_path();
     if (::access(folder.c_str(), W_OK) != 0)
@@ -223,12 +251,13 @@ void require_reference_folders(const Recipe& r) {
   }
 }
 
-std::string reference_key(const Recipe& recipe, const RunPlan& plan, const IdRows& rows) {
+std::string reference_key(const Recipe& recipe, const RunPlan& plan, const ReferenceTexts& texts) {
   Recipe of = recipe_of_reference(recipe);
   nlohmann::json key{{"weft", kVersion},
                      {"weights", weights_of(of)},
                      {"config", config_of_checkpoint(of, plan.config, plan.step.precision.stat)},
-                     {"rows", rows.fingerprint()}};
+                     {"rows", texts.order.id_rows().fingerprint()}};
+  if (texts.others > 0) key["others"] = {texts.order.order_fingerprint(), texts.order.rows_of_step(), texts.others};
   for (const RecipeKey& one : recipe_keys(of)) {
     const bool numbers =
         std::find(std::begin(kKeysOfNumbers), std::end(kKeysOfNumbers), one.name) != std::end(kKeysOfNumbers);
@@ -244,46 +273,62 @@ RunReferences prepare_references(const Recipe& recipe, const RunData& data, cons
   Communicator& world = *mesh.world;
   const RunPlan plan = prepare_run(recipe, world.rank());
   std::optional<ReferenceRank> rank;  // where a file is missing
-  const auto open = [&](const TrainingSamples& samples) {
-    const RowOrder& order = *samples.rows();
-    const IdRows& rows = order.id_rows();
-    const ReferenceLogpsSpec spec{.key = reference_key(recipe, plan, rows),
-                                  .tokens = CompletionPlaces(rows).tokens(),
+  const auto open = [&](const ReferenceTexts& texts) {
+    CompletionPlaces places = places_of(texts);
+    const ReferenceLogpsSpec spec{.key = reference_key(recipe, plan, texts),
+                                  .tokens = places.tokens(),
                                   .value_bytes = size_of(plan.step.precision.stat)};
-    const fs::path file = reference_logps_path(rows.file(), spec.key);
+    const fs::path file = reference_logps_path(texts.order.id_rows().file(), spec.key);
     if (!first_text(world, world.rank() == 0 && !is_there(file) ? "missing" : "").empty()) {
       if (!rank) rank.emplace(recipe_of_reference(recipe), plan.model, plan.step, machine, mesh.of_frozen());
-      ReferenceMaker(*rank, order, terminal_fd).make(file, spec);
+      ReferenceMaker(*rank, texts, terminal_fd).make(file, spec);
     }
-    return std::make_shared<const ReferenceLogps>(file, spec, rows);
+    return std::make_shared<const ReferenceLogps>(file, spec, std::move(places));
   };
-  references.train = open(*data.train);
-  if (data.valid_rows) references.valid = open(*data.valid_rows);
+  // Of `batches` batches in their order.
+  const auto open_both = [&](const TrainingSamples& samples, int64_t batches) {
+    const RowOrder& order = *samples.rows();
+    StoredLogps files{.rows = open({order})};
+    if (plan.step.scores_others && batches > 0) files.others = open({order, batches * order.rows_of_step()});
+    return files;
+  };
+  references.train = open_both(*data.train, with_known_length(recipe, *data.train).train.train_iters);
+  if (data.valid_rows)
+    references.valid =
+        open_both(*data.valid_rows, data.valid_rows->samples_per_epoch() / recipe.train.global_batch_size);
   return references;
 }
 
 ReadReference StoredReference::of_batch(int64_t batch) const {
-  return [this, batch](int64_t micro_batch, std::span<double> losses) { read(batch, micro_batch, losses); };
+  return [this, batch](int64_t micro_batch, std::span<double> losses) {
+    read(*of_.files.rows, of_.batches.first_of(batch, micro_batch), false, losses);
+  };
 }
 
-void StoredReference::read(int64_t batch, int64_t micro_batch, std::span<double> losses) const {
-  const auto& [file, order, batches, step] = of_;
-  const IdRows& rows = order.id_rows();
-  const int64_t first = batches.first_of(batch, micro_batch);
+ReadReference StoredReference::of_others(int64_t batch) const {
+  if (of_.files.others == nullptr) return {};
+  return [this, batch](int64_t micro_batch, std::span<double> losses) {
+    read(*of_.files.others, of_.batches.first_of(batch, micro_batch), true, losses);
+  };
+}
+
+void StoredReference::read(const ReferenceLogps& file, int64_t first, bool others, std::span<double> losses) const {
+  const IdRows& rows = of_.rows.id_rows();
   std::vector<double> of_completion;
-  for (int64_t i = 0; i < step.micro_batch_size; ++i) {
-    const int64_t row = order.row_of(first + i), which = (first + i) % rows.num_completions();
-    of_completion.resize(rows.completion(row, which).size());
-    file.read(row, which, of_completion);
-    each_counted(step.sequences(), i, int64_t(rows.prompt(row).size()) - 1, int64_t(of_completion.size()),
+  for (int64_t k = first; k < first + of_.step.micro_batch_size; ++k) {
+    const int64_t row = of_.rows.row_of(k), which = k % rows.num_completions();
+    const auto completion = others ? rows.completion(of_.rows.row_of_other(k), 0) : rows.completion(row, which);
+    of_completion.resize(completion.size());
+    file.read(others ? k : row * rows.num_completions() + which, of_completion);
+    each_counted(of_.step.sequences(), k - first, int64_t(rows.prompt(row).size()) - 1, int64_t(completion.size()),
                  [&](int64_t at, int64_t token) { losses[size_t(at)] = of_completion[size_t(token)]; });
   }
 }
 
-std::optional<StoredReference> stored_reference_of(const ReferenceLogps* file, const TrainingSamples& rows,
+std::optional<StoredReference> stored_reference_of(const StoredLogps& files, const TrainingSamples& rows,
                                                    const BatchLoader& batches, const StepSpec& step) {
-  if (file == nullptr) return {};
-  return StoredReference({*file, *rows.rows(), batches, step});
+  if (files.rows == nullptr) return {};
+  return StoredReference({files, *rows.rows(), batches, step});
 }
 
 }  // namespace weft

@@ -36,9 +36,10 @@ int32_t sample_token(std::span<const double> logits, const Sampling& how, uint64
   return order[kept - 1];
 }
 
-std::vector<int32_t> choose_once(const ProcessMesh& mesh, size_t n, const std::function<int32_t(size_t)>& choose) {
+std::vector<int32_t> choose_once(const ProcessMesh& mesh, bool has_head, size_t n,
+                                 const std::function<int32_t(size_t)>& choose) {
   std::vector<double> chosen(n, 0.0);  // exact: far below 2^53; zeros on all other ranks
-  const bool here = speaks_for_texts(mesh);
+  const bool here = speaks_for_texts(mesh, has_head);
   for (size_t i = 0; here && i < n; ++i) chosen[i] = choose(i);
   wait_sum_over_sharers(mesh, {chosen.data(), DType::f64, {int64_t(n)}});
   return {chosen.begin(), chosen.end()};

@@ -19,7 +19,8 @@ struct Sampling {
 int32_t sample_token(std::span<const double> logits, const Sampling& how, uint64_t index);
 
 // The tokens for `n` texts that one rank chooses for all ranks of tp, cp and pp that share these: `choose` is called on
-// that rank alone, in the last stage, which has the logits. Blocks.
-std::vector<int32_t> choose_once(const ProcessMesh& mesh, size_t n, const std::function<int32_t(size_t)>& choose);
+// that rank alone, in the stage that has the head, and so the logits. Blocks.
+std::vector<int32_t> choose_once(const ProcessMesh& mesh, bool has_head, size_t n,
+                                 const std::function<int32_t(size_t)>& choose);
 
 }  // namespace weft

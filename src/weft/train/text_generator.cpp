@@ -11,6 +11,7 @@
 #include "weft/ops/dry/dry_backend.h"
 #include "weft/plan/op_notes.h"
 #include "weft/sharding/text_ranks.h"
+#include "weft/step/decoding_pass.h"
 #include "weft/train/checkpoint_folders.h"
 
 namespace weft {
@@ -174,22 +175,6 @@ struct Prompts {
   }
 };
 
-// A token of n texts each, which looks back at something that every rank keeps: whoever does in truth.
-DecodingRows any_step(size_t n, const std::vector<CachedRun>& seen, RankOf cp) {
-  DecodingRows rows;
-  rows.sequences.seq_length = int64_t(n);
-  rows.ids.assign(n, 0);
-  rows.positions.assign(n, 0);
-  rows.use.ends.assign(n, 0);
-  rows.use.rank = int(cp.rank);
-  for (size_t i = 0; i < n; ++i)
-    rows.use.queries.push_back({.rows = {int64_t(i), 1},
-                                .position = seen[0].end() - 1,
-                                .keeper = 0,
-                                .runs = std::vector<const std::vector<CachedRun>*>(size_t(cp.size), &seen)});
-  return rows;
-}
-
 // The most rows that a rank keeps of a text that has forgotten its beginning: the text begins again, alone, and grows
 // by the rest, page by page.
 int64_t kept_again(int64_t context, int64_t ranks) {
@@ -225,51 +210,13 @@ int64_t pages_needed(const Spec& spec, RankOf cp) {
   return most;
 }
 
-// What a pass runs on.
-struct On {
-  Backend& backend;
-  const ProcessMesh& mesh;
-  const StepSpec& step;
-  const Transformer& model;
-  const std::vector<KvCache>& caches;
-  std::optional<int64_t> shares_from;
-  bool reaches_experts;
-  StageLinks* links = nullptr;  // none: only its memory is measured
-  BatchStaging* staging = nullptr;
-};
-
-// The logits after each text that ends, in the last stage; else none. With everything in `scratch`.
-Tensor pass(const On& on, Arena& scratch, const DecodingRows& rows) {
-  constexpr StageLinks::Passage kHere{0, 0};
-  scratch.rewind();
-  MicroBatch batch = alloc_micro_batch(scratch, int64_t(rows.ids.size()), on.step.precision.stat);
-  batch.sequences = rows.sequences;
-  batch.spans = rows.spans;
-  const LoadMicroBatch load = [&](MicroBatch& b) {
-    std::copy(rows.ids.begin(), rows.ids.end(), b.ids.as<int32_t>());
-    std::copy(rows.positions.begin(), rows.positions.end(), b.positions.as<int32_t>());
-  };
-  if (on.staging) on.staging->load(load, batch, on.backend);
-  Pass p{on.backend, on.mesh, on.step.precision, batch, &scratch, &scratch, &scratch, &scratch, &scratch};
-  if (!rows.use.queries.empty()) p.shares_from = on.shares_from;
-  p.reaches_experts = on.reaches_experts;
-  const Block::Streams streams{on.model.stream(p, &scratch), on.model.stream(p, &scratch)};
-  if (on.links && !on.model.has_embedding(0)) on.links->receive(on.backend, kHere, StageLinks::Way::forward, streams.x);
-  const Tensor out = on.model.decode(p, on.caches, rows.use, streams);
-  Tensor logits;
-  if (on.model.has_head(0) && !rows.use.ends.empty()) {
-    logits = p.stat(&scratch, {int64_t(rows.use.ends.size()), on.model.spec().vocab_size}, tokens(Spmd::Invariant));
-    on.model.logits(p, rows.use, out, logits);
-  } else if (on.links && !on.model.has_head(0)) {
-    on.links->send(kHere, StageLinks::Way::forward, out);
-    on.links->wait_sent(kHere);
-  }
-  on.backend.wait_all();
-  return logits;
+// The logits after each text that ends, in the last stage; else none.
+Tensor pass(const DecodingPass& on, Arena& scratch, const DecodingRows& rows) {
+  return run_decoding(on, rows, scratch);
 }
 
 // Passes of texts that begin together, dry.
-void begin_dry(const On& on, Arena& scratch, const Spec& spec, CacheBooks& books,
+void begin_dry(const DecodingPass& on, Arena& scratch, const Spec& spec, CacheBooks& books,
                const std::vector<CacheBooks::Beginning>& texts) {
   if (!begins_in_portions(spec)) {
     pass(on, scratch, books.begin(texts));
@@ -282,7 +229,7 @@ void begin_dry(const On& on, Arena& scratch, const Spec& spec, CacheBooks& books
 }
 
 // All passes of a text that comes by turns, dry: portions of each length, which look back at as much as can be there.
-void pass_turns_dry(const On& on, Arena& scratch, const Spec& spec, int64_t pages) {
+void pass_turns_dry(const DecodingPass& on, Arena& scratch, const Spec& spec, int64_t pages) {
   const int64_t all = spec.texts[0].all;
   for (int64_t n = most_at_once(spec); n > 1; n /= 2) {
     CacheBooks books(cp_of(on.step), pages, 1);
@@ -294,7 +241,7 @@ void pass_turns_dry(const On& on, Arena& scratch, const Spec& spec, int64_t page
 }
 
 // All passes of a rank with these texts, dry: all prompts, a text that begins again, a token of one text or more.
-void pass_dry(const On& on, Arena& scratch, const Spec& spec, int64_t pages) {
+void pass_dry(const DecodingPass& on, Arena& scratch, const Spec& spec, int64_t pages) {
   if (spec.by_turns) return pass_turns_dry(on, scratch, spec, pages);
   const RankOf cp = cp_of(on.step);
   CacheBooks together(cp, pages, int64_t(spec.texts.size()) + 1);
@@ -310,7 +257,7 @@ void pass_dry(const On& on, Arena& scratch, const Spec& spec, int64_t pages) {
 }
 
 // The passes that later batches begin with, dry: with fewer rows, a product may need a larger workspace.
-void begin_later_dry(const On& on, Arena& scratch, const Spec& spec, int64_t pages) {
+void begin_later_dry(const DecodingPass& on, Arena& scratch, const Spec& spec, int64_t pages) {
   for (const std::vector<int64_t>& batch : spec.later) {
     Spec these = spec;
     these.texts.clear();
@@ -356,7 +303,7 @@ TextGenerator::Needs TextGenerator::measure(const ModelSpec& model, const Spec& 
     Arena theirs("cache");
     const int64_t pages = pages_needed(rank, cp_of(step));
     const auto caches = transformer.make_caches(theirs, step.precision, pages * KvPages::kRows);
-    const On on{backend, mesh, step, transformer, caches, spec.shares_from, spec.reaches_experts};
+    const DecodingPass on{backend, mesh, step, transformer, params, caches, spec.shares_from, spec.reaches_experts};
     pass_dry(on, scratch, rank, pages);
     if (&rank == &ranks.front()) begin_later_dry(on, scratch, spec, pages);
   }
@@ -381,7 +328,7 @@ TextGenerator::Passes TextGenerator::passes(const ModelSpec& model, const Spec& 
   const auto caches = transformer.make_caches(cache, step.precision, pages * KvPages::kRows);
   DryBackend backend(*machine_of(spec).workspace_model);
   OpNotes notes(backend);
-  const On on{notes, mesh, step, transformer, caches, spec.shares_from, spec.reaches_experts};
+  const DecodingPass on{notes, mesh, step, transformer, params, caches, spec.shares_from, spec.reaches_experts};
   Traffic before;
   const auto take = [&](int64_t rows) {
     PassData data{.rows = rows, .ops = notes.take(), .transfers = traffic.since(before).counts()};
@@ -549,8 +496,16 @@ void TextGenerator::step(const std::vector<int64_t>& texts) {
 }
 
 Tensor TextGenerator::pass_of(const DecodingRows& rows) {
-  const On on{rank_.backend,         rank_.mesh,   step_,    rank_.model, caches_, spec_.shares_from,
-              spec_.reaches_experts, &rank_.links, &staging_};
+  const DecodingPass on{.backend = rank_.backend,
+                        .mesh = rank_.mesh,
+                        .step = step_,
+                        .model = rank_.model,
+                        .params = rank_.params,
+                        .caches = caches_,
+                        .shares_from = spec_.shares_from,
+                        .reaches_experts = spec_.reaches_experts,
+                        .links = &rank_.links,
+                        .staging = &staging_};
   return pass(on, scratch_, rows);
 }
 

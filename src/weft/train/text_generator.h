@@ -10,9 +10,10 @@
 #include "weft/models/hf_config.h"
 #include "weft/plan/step_data.h"
 #include "weft/step/batch_staging.h"
-#include "weft/train/cache_books.h"
+#include "weft/step/cache_books.h"
 #include "weft/train/forward_rank.h"
 #include "weft/train/sampling.h"
+#include "weft/train/text_feeder.h"
 
 namespace weft {
 
@@ -25,7 +26,7 @@ std::filesystem::path model_folder_of(const std::filesystem::path& path,
 // What a window of `context` tokens holds at least.
 int64_t least_seen(int64_t context);
 
-class TextGenerator {
+class TextGenerator final : public TextFeeder {
  public:
   struct Text {
     int64_t prompt;  // tokens fed first, at once
@@ -74,31 +75,19 @@ class TextGenerator {
   // Loads the weights of `folder`, which model_folder_of has checked. Throws ConfigError, FileError.
   TextGenerator(const std::filesystem::path& folder, const Spec& spec);
 
-  // Tokens that follow all those of a text so far; of a text that begins, at most its `prompt`.
-  struct More {
-    int64_t text;
-    std::span<const int32_t> ids;
-  };
-  // Feeds texts, of which there may be any number of tokens where `all` is at least the context. In the last stage of a
-  // pipeline, returns the logits [V] after the last token of each, one behind the other, until the next call; else
-  // nothing. Every rank that shares the texts calls it with the same; where ranks of dp share experts, all of them call
-  // it, with no texts those that have none left. Blocks.
-  std::span<const double> feed(std::span<const More> more);
+  // There may be any number of tokens where `all` is at least the context; of a text that begins, at most its `prompt`.
+  std::span<const double> feed(std::span<const More> more) override;
   std::span<const double> feed(std::span<const int32_t> ids) { return feed(std::vector<More>{{0, ids}}); }
-  // The tokens at the end of `ids` that the text has not been fed yet: at least the last. A text that was fed anything
-  // else than what comes before them begins again, with all of `ids`.
-  std::span<const int32_t> unfed(int64_t text, std::span<const int32_t> ids);
-  // The text has ended: others may have its pages.
-  void end(int64_t text);
-  int64_t most_tokens(int64_t text) const { return spec_.texts[size_t(text)].all; }
-  // Whether `here` is true on any rank of dp, where they share experts and so pass through the model together (all of
-  // them call it, and block); else `here`.
-  bool on_any_rank(bool here);
+  std::span<const int32_t> unfed(int64_t text, std::span<const int32_t> ids) override;
+  void end(int64_t text) override;
+  int64_t most_tokens(int64_t text) const override { return spec_.texts[size_t(text)].all; }
+  bool on_any_rank(bool here) override;
   int64_t fed(int64_t text = 0) const { return texts_[size_t(text)].fed; }
-  const ModelSpec& model() const { return config_.spec; }
+  bool has_head() const override { return step_.has_head(); }
+  const ModelSpec& model() const override { return config_.spec; }
   const Needs& needs() const { return needs_; }
   int64_t temporaries_taken() const { return scratch_.peak(); }  // bytes of needs().plan.evaluation, at most
-  const ProcessMesh& mesh() const { return rank_.mesh; }
+  const ProcessMesh& mesh() const override { return rank_.mesh; }
 
  private:
   struct State {

@@ -31,6 +31,12 @@ void require_own_references(const std::vector<RunSpan>& spans, int64_t steps_don
           name_of(span), span.recipe.objective.reference));
 }
 
+// Whether a span begins with a checkpoint of the weights behind the one before it: its reference, or what it reads of a
+// model with other heads.
+bool needs_checkpoint(const RunSpan& before, const RunSpan& span) {
+  return (span.own_reference > 0 && span.own_reference == span.first_step) || changes_heads(before.recipe, span.recipe);
+}
+
 }  // namespace
 
 RunEnd train_phases(const RanksSetup& setup, const std::vector<RunSpan>& spans, const ProcessMesh& mesh,
@@ -54,8 +60,7 @@ RunEnd train_phases(const RanksSetup& setup, const std::vector<RunSpan>& spans, 
   std::optional<CarriedRun> carried;
   for (;; ++at) {
     const RunSpan& span = spans[at];
-    const bool keeps_end = at + 1 < spans.size() && spans[at + 1].own_reference == spans[at + 1].first_step &&
-                           spans[at + 1].own_reference > 0;
+    const bool keeps_end = at + 1 < spans.size() && needs_checkpoint(span, spans[at + 1]);
     Trainer trainer(plan_of_rank(span.recipe, *setup.machine.workspace_model, *mesh.world),
                     {.recipe = setup.recipe,
                      .machine = machine,

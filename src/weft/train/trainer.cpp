@@ -21,6 +21,7 @@
 #include "weft/train/evaluate.h"
 #include "weft/train/first_weights.h"
 #include "weft/train/objectives.h"
+#include "weft/train/phase_heads.h"
 #include "weft/train/room.h"
 #include "weft/train/run_folder.h"
 #include "weft/train/run_length.h"
@@ -44,10 +45,12 @@ std::vector<int> stages_of(const MeshSizes& sizes) {
   return stages;
 }
 
+// None: they lie otherwise.
 std::optional<KeptArenas> arenas_for(const Recipe& recipe, CarriedRun* carried) {
   if (carried == nullptr) return {};
-  if (!same_frozen(carried->recipe, recipe)) carried->arenas.frozen.reset();
-  return std::move(carried->arenas);
+  if (changes_heads(carried->recipe, recipe)) carried->arenas.reset();
+  if (carried->arenas && !same_frozen(carried->recipe, recipe)) carried->arenas->frozen.reset();
+  return std::exchange(carried->arenas, std::nullopt);
 }
 
 }  // namespace
@@ -74,7 +77,7 @@ Trainer::Trainer(RunPlan plan, const Setup& setup)
                               .first_sample = batch_place().first_sample,
                               .documents_alike = recipe_.train.loss_average == LossAverage::document}),
       references_(setup.references),
-      reference_(stored_reference_of(references_.train.get(), *data_.train, batches_, rank_.plan.step)),
+      reference_(stored_reference_of(references_.train, *data_.train, batches_, rank_.plan.step)),
       objective_(objective_of(recipe_, *data_.train, batch_place())),
       loss_scale_(rank_.plan.loss_scale),
       step_run_({.recipe = recipe_,
@@ -84,8 +87,11 @@ Trainer::Trainer(RunPlan plan, const Setup& setup)
                  .objective = *objective_,
                  .lr_first_step = span_ ? span_->lr_first_step : 0,
                  .reference = reference_ ? &*reference_ : nullptr,
+                 .first_step = span_ ? span_->first_step : 0,
                  .older = span_ ? span_->averaged_steps - span_->first_step : 0}),
       context_(context_of(with_longest_samples(), rank_.plan.config)) {
+  if (rank_.plan.step.writes > 0) writer_.emplace(rank_, machine_.memory);
+  if (span_) mark_late_heads(*span_, rank_.state.params);
   if (setup.phases.carried != nullptr)
     take(*setup.phases.carried);
   else
@@ -144,6 +150,11 @@ void Trainer::take(CarriedRun& carried) {
   reference_weights_ = std::move(carried.reference);
   matmul_rate_ = std::move(carried.matmul_rate);
   records_ = std::move(carried.records);
+  if (changes_heads(carried.recipe, recipe_)) {
+    const auto behind = std::filesystem::path(recipe_.run.dir) / "checkpoints" / fmt::format("step-{}", step_);
+    for (std::string& note : begin_other_heads(recipe_, {behind, carried.model}, rank_, machine_.threads))
+      notes_.push_back(std::move(note));
+  }
   if (!same_frozen(carried.recipe, recipe_)) {
     read_fingerprints();
     for (std::string& note : start_frozen(recipe_, rank_, machine_.threads)) notes_.push_back(std::move(note));
@@ -168,7 +179,8 @@ CarriedRun Trainer::take_carried() {
           .reference = std::move(reference_weights_),
           .matmul_rate = std::move(matmul_rate_),
           .records = std::move(records_),
-          .recipe = recipe_};
+          .recipe = recipe_,
+          .model = rank_.plan.model};
 }
 
 // Epochs become steps. Every rank finds the same.
@@ -303,7 +315,7 @@ StepRecord Trainer::step_once() {
           .tokens_per_s = tokens / took,
           .step_time_s = took,
           .mfu = matmul_rate_.mfu(rank_.plan.memory.arithmetic.model_flops, took),
-          .memory_bytes = rank_.peak_bytes(),
+          .memory_bytes = rank_.peak_bytes() + (writer_ ? writer_->bytes_taken() : 0),
           .data_s = batches_.take_read_s(),
           .waits_s = blocked_by_axis(waits_),
           .eval_s = std::exchange(eval_s_, 0),
@@ -494,7 +506,7 @@ void Trainer::evaluate() {
   const std::optional<EvalRecord> record = data_.valid_rows ? evaluate_rows({.recipe = recipe_,
                                                                              .rows = *data_.valid_rows,
                                                                              .step_spec = rank_.plan.step,
-                                                                             .reference = references_.valid.get(),
+                                                                             .reference = references_.valid,
                                                                              .step = step_,
                                                                              .stopped = [this] { return stopped(); }},
                                                                             rank_.executor)

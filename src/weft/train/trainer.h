@@ -18,6 +18,7 @@
 #include "weft/train/run_data.h"
 #include "weft/train/run_phases.h"
 #include "weft/train/run_tasks.h"
+#include "weft/train/run_writer.h"
 #include "weft/train/straggler_watch.h"
 #include "weft/train/training_step.h"
 
@@ -49,7 +50,7 @@ enum class RunEnd : uint8_t { finished, stopped, span_done };
 
 // What a run takes along from one span of its steps to the next.
 struct CarriedRun {
-  KeptArenas arenas;
+  std::optional<KeptArenas> arenas;  // none: taken
   int64_t step, saved_step, evaluated_step;
   std::optional<HeldOut> held_out;
   std::optional<TasksRecord> results;
@@ -58,7 +59,8 @@ struct CarriedRun {
   std::string base, teacher, reference;
   MatmulRate matmul_rate;
   std::unique_ptr<RunRecords> records;
-  Recipe recipe;  // of that span
+  Recipe recipe;    // of that span
+  ModelSpec model;  // likewise
 };
 
 class Trainer {
@@ -114,6 +116,7 @@ class Trainer {
   void start_weights(const FoundCheckpoint& found);
   void read_fingerprints();
   void require_frozen(const std::filesystem::path& checkpoint) const;
+  TasksRecord wait_judge(const TextScores& scores, const RunTasks::Written& written) const;
   bool is_recorded(const TasksRecord& record) const;  // as the last of its step
   Metrics metrics() const;                            // so far; none where they cannot be read
   template <class Record>
@@ -161,6 +164,7 @@ class Trainer {
   RankRun rank_;
   RunData data_;
   const RunTasks tasks_;
+  std::optional<RunWriter> writer_;  // where the run was planned to write
   BatchLoader batches_;
   const RunReferences references_;
   const std::optional<StoredReference> reference_;  // of the training rows

@@ -69,7 +69,7 @@ void Trainer::save(bool last) {
     if (last)
       throw NotSavedError(fmt::format(
           "step {}: the {} FAILED, {}: {}. When that is mended, the same command goes on from {}", step_,
-          keeps_end_ && step_ == end_step() ? "save of the next phase's reference" : "last save of the run",
+          keeps_end_ && step_ == end_step() ? "save that the next phase begins with" : "last save of the run",
           saved_step_ > 0 ? fmt::format("what came after step {} is lost", saved_step_) : "nothing of it is saved",
           e.what(), saved_step_ > 0 ? "there" : "the start"));
     tell_not_saved(step_, e);

@@ -1,6 +1,9 @@
 // What a Trainer scores in tasks as it goes, and what phases require of it.
 #include <algorithm>
+#include <bit>
+#include <sstream>
 
+#include "weft/comm/agree.h"
 #include "weft/train/evaluate.h"
 #include "weft/train/trainer.h"
 
@@ -24,9 +27,41 @@ void Trainer::score_tasks() {
                                    .stopped = [this] { return stopped(); }},
                                   [this](const LoadMicroBatch& load) { return rank_.executor.evaluate(load); });
   if (!scores) return;
-  results_ = tasks_.record(step_, *scores);
+  RunTasks::Written written;
+  if (writer_) {
+    const auto stop = [this] {
+      enter(RunSection::tasks);  // a sign of life
+      return stopped();
+    };
+    auto answers = tasks_.write(*writer_, rank_.plan.step.writes, stop);
+    if (!answers) return;
+    written = std::move(*answers);
+  }
+  results_ = wait_judge(*scores, written);
   // Other questions than those of the record that is there may have been asked.
   if (leads() && !(is_told && is_recorded(*results_))) records_->tasks(*results_);
+}
+
+// Programs among the answers run once, on the rank that leads: a clock stops them, and they might end otherwise
+// elsewhere. The others take its results, to the bit; or what went wrong.
+TasksRecord Trainer::wait_judge(const TextScores& scores, const RunTasks::Written& written) const {
+  if (!tasks_.any_written()) return tasks_.record(step_, scores, written);
+  std::string told;
+  if (leads()) {
+    try {
+      told = "results";
+      for (const auto& [name, value] : tasks_.record(step_, scores, written).results)
+        told += fmt::format("\n{:016x}{}", std::bit_cast<uint64_t>(value), name);
+    } catch (const std::exception& e) { told = fmt::format("error\n{}", e.what()); }
+  }
+  std::istringstream lines(first_text(*rank_.mesh.world, told));
+  std::string line;
+  std::getline(lines, line);
+  if (line == "error") throw Error(lines.str().substr(line.size() + 1));
+  TasksRecord record{.step = step_};
+  while (std::getline(lines, line))
+    record.results.emplace_back(line.substr(16), std::bit_cast<double>(std::stoull(line.substr(0, 16), nullptr, 16)));
+  return record;
 }
 
 bool Trainer::is_recorded(const TasksRecord& record) const {

@@ -58,17 +58,19 @@ double TrainingStep::run_batch(int64_t batch, const OpenSource::Counted& counted
   const LoadMicroBatch others = [&](MicroBatch& b) { batches_.load_others(batch, b); };
   const uint64_t dropout_key = rng_key(rng_key(uint64_t(recipe_.train.seed), "dropout"), uint64_t(batch));
   const double weighted =
-      rank_.executor.run_on(watch.backend != nullptr ? *watch.backend : rank_.backend,
-                            {.load = load,
-                             .loss_scale = loss_scale_.state.scale / divisor,
-                             .dropout_key = dropout_key,
-                             .scale = loss_scale_.state.scale,
-                             .mtp_scale = loss_scale_.state.scale / double(std::max<int64_t>(1, counted.further)),
-                             .objective = objective_,
-                             .batch = batch,
-                             .others = &others,
-                             .reference = reference_ != nullptr ? reference_->of_batch(batch) : ReadReference(),
-                             .begins = watch.begins}) /
+      rank_.executor.run_on(
+          watch.backend != nullptr ? *watch.backend : rank_.backend,
+          {.load = load,
+           .loss_scale = loss_scale_.state.scale / divisor,
+           .dropout_key = dropout_key,
+           .scale = loss_scale_.state.scale,
+           .mtp_scale = loss_scale_.state.scale / double(std::max<int64_t>(1, counted.further)),
+           .objective = objective_,
+           .batch = batch,
+           .others = &others,
+           .reference = reference_ != nullptr ? reference_->of_batch(batch) : ReadReference(),
+           .reference_of_others = reference_ != nullptr ? reference_->of_others(batch) : ReadReference(),
+           .begins = watch.begins}) /
       divisor;
   return objective_.loss(weighted, rank_.executor.sums());
 }
@@ -77,7 +79,10 @@ void TrainingStep::update(int64_t step, int64_t updates, const Result& result) c
   if (is_planted("skip", "update", rank_.mesh.world->rank(), step)) return loss_scale_.count_good();
   const double scale = clip_scale(result.grad_norm, recipe_.optimizer.clip_grad) / result.loss_scale;
   update_all(rank_.backend, *rank_.plan.optimizer, rank_.state.params, rank_.executor.scratch(),
-             {.lr = result.lr, .grad_scale = scale, .step = std::max<int64_t>(1, updates + 1 + older_)});
+             {.lr = result.lr,
+              .grad_scale = scale,
+              .step = std::max<int64_t>(1, updates + 1 + older_),
+              .step_here = step - first_step_ + 1});
   if (const RouterRecords* routers = rank_.state.model.routers())
     routers->wait_correct(rank_.state.params, recipe_.moe.bias_update_rate);
   rank_.check_used();

@@ -23,6 +23,7 @@ class TrainingStep {
     const Objective& objective = kNextToken;
     int64_t lr_first_step = 0;  // from which the recipe's learning rate counts, if a phase has one of its own
     const StoredReference* reference = nullptr;  // where the step reads what is stored of one
+    int64_t first_step = 0;                      // of the phase's span
     int64_t older = 0;  // by so many steps the optimizer's averages are older than the run (PhaseSpan)
   };
   explicit TrainingStep(const Parts& parts)
@@ -33,6 +34,7 @@ class TrainingStep {
         objective_(parts.objective),
         lr_first_step_(parts.lr_first_step),
         reference_(parts.reference),
+        first_step_(parts.first_step),
         older_(parts.older) {}
 
   enum class Outcome : uint8_t {
@@ -74,7 +76,7 @@ class TrainingStep {
   const Objective& objective_;
   const int64_t lr_first_step_;
   const StoredReference* const reference_;
-  const int64_t older_;
+  const int64_t first_step_, older_;
 };
 
 }  // namespace weft

@@ -1,4 +1,4 @@
-#include "weft/train/kv_pages.h"
+#include "weft/step/kv_pages.h"
 
 #include <algorithm>
 

@@ -1,4 +1,4 @@
-#include "weft/train/cache_books.h"
+#include "weft/step/cache_books.h"
 
 #include <algorithm>
 #include <numeric>

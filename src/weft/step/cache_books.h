@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "weft/sharding/sequence_cut.h"
-#include "weft/train/kv_pages.h"
+#include "weft/step/kv_pages.h"
 
 namespace weft {
 

@@ -1,0 +1,130 @@
+// Text that a run writes with the weights that it trains.
+#include "weft/train/run_writer.h"
+
+#include "token_files.h"
+#include "train/golden.h"
+#include "weft/apps/backends.h"
+#include "weft/plan/layout_plan.h"
+#include "weft/train/first_weights.h"
+#include "weft/train/generate_texts.h"
+
+namespace weft {
+namespace {
+
+namespace fs = std::filesystem;
+using RunSettings = std::vector<std::string>;
+
+constexpr int64_t kWindow = 80, kMostAdded = 12;
+
+fs::path model_of_writer(const std::string& name) { return fs::path(testing::kSourceDir) / "tests/golden" / name; }
+
+// Of unequal lengths: one needs portions of several lengths, one ends a page of the caches.
+std::vector<Tokens> prompts_of_writer() {
+  std::vector<Tokens> prompts;
+  for (const int32_t n : {66, 1, 30, 57, 8}) {
+    Tokens& ids = prompts.emplace_back();
+    for (int32_t i = 0; i < n; ++i) ids.push_back((n + 7 * i * i + 3 * i) % 61);
+  }
+  return prompts;
+}
+
+Recipe recipe_of_writer(const fs::path& folder, const RunSettings& layout) {
+  RunSettings all{fmt::format("train.seq_length={}", kWindow),
+                  "train.micro_batch_size=2",
+                  "train.global_batch_size=8",
+                  "run.threads=1",
+                  "run.backend=cpu",
+                  "eval.tasks=[\"gsm8k=gsm8k.jsonl\"]"};  // which a plan does not read
+  all.insert(all.end(), layout.begin(), layout.end());
+  const Recipe r = testing::golden_recipe(folder, "no-run", all);
+  check_supported(r);
+  return r;
+}
+
+// By the first weights of a run, two texts at once on each rank of dp: what every rank has.
+std::vector<Tokens> written_by_run(const fs::path& folder, const RunSettings& layout) {
+  const Recipe r = recipe_of_writer(folder, layout);
+  const Machine machine = machine_for(r);
+  const std::vector<Tokens> prompts = prompts_of_writer();
+  const MeshSizes sizes = mesh_sizes_of(r);
+  std::vector<std::vector<Tokens>> written(size_t(sizes.world()));
+  run_on_threads(sizes, *machine.mover, [&](const ProcessMesh& mesh) {
+    RankRun rank(plan_run(r, *machine.workspace_model, mesh.world->rank()), machine, mesh);
+    begin_weights(r, rank.plan.model, rank.state.params, rank.backend, 1);
+    RunWriter writer(rank, machine.memory);
+    std::vector<Tokens>& all = written[size_t(mesh.world->rank())];
+    const auto batch = size_t(2 * sizes.dp);
+    for (size_t first = 0; first < prompts.size(); first += batch) {
+      const std::vector<Tokens> some(prompts.begin() + int64_t(first),
+                                     prompts.begin() + int64_t(std::min(first + batch, prompts.size())));
+      for (Tokens& text :
+           generate_texts(writer, {.prompts = some, .how = {.temperature = 0}, .max_tokens = kMostAdded}))
+        all.push_back(std::move(text));
+    }
+    if (sizes.world() == 1) { EXPECT_EQ(writer.bytes_taken(), rank.plan.memory.writing); }
+    EXPECT_LE(writer.bytes_taken(), rank.plan.memory.writing);
+  });
+  for (const auto& one : written) EXPECT_EQ(one, written[0]);
+  return written[0];
+}
+
+// By the command for models, whose passes are others.
+std::vector<Tokens> written_by_generator(const fs::path& folder) {
+  const Machine machine = machine_for(recipe_of_writer(folder, {}));
+  std::vector<Tokens> written;
+  for (const Tokens& prompt : prompts_of_writer()) {
+    const auto n = int64_t(prompt.size());
+    TextGenerator generator(folder,
+                            {.machine = machine, .precision = kF32, .texts = {{.prompt = n, .all = n + kMostAdded}}});
+    written.push_back(
+        generate_texts(generator, {.prompts = {prompt}, .how = {.temperature = 0}, .max_tokens = kMostAdded})[0]);
+  }
+  return written;
+}
+
+void expect_same_texts(const std::string& model, const std::vector<RunSettings>& layouts) {
+  const fs::path folder = model_of_writer(model);
+  const std::vector<Tokens> expected = written_by_generator(folder);
+  for (const RunSettings& layout : layouts)
+    EXPECT_EQ(written_by_run(folder, layout), expected) << model << " " << fmt::format("{}", fmt::join(layout, " "));
+}
+
+TEST(RunWriter, WritesWhatTheCheckpointWouldOnLayouts) {
+  expect_same_texts("llama3-rope-tied", {{},
+                                         {"parallel.tp=2"},
+                                         {"parallel.dp=2", "parallel.zero_stage=3"},
+                                         {"parallel.pp=2", "parallel.pipeline_schedule=zbv", "parallel.recompute=full"},
+                                         {"parallel.pp=2", "parallel.pipeline_schedule=interleaved_1f1b",
+                                          "parallel.zero_stage=1", "parallel.dp=2"},
+                                         {"parallel.cp=2", "parallel.cp_comm_type=a2a", "parallel.zero_stage=3"}});
+}
+
+TEST(RunWriter, WritesWhatTheCheckpointWouldWithExperts) {
+  expect_same_texts("mixtral", {{"parallel.dp=2", "parallel.ep=2"},
+                                {"parallel.dp=2", "parallel.ep=2", "parallel.tp=2", "parallel.zero_stage=3"},
+                                {"parallel.cp=2", "parallel.ep=2"}});
+}
+
+TEST(RunWriter, WritesWhatTheCheckpointWouldOfOtherFamilies) {
+  for (const char* model : {"gpt2", "gemma3", "mistral-window", "mtp"}) expect_same_texts(model, {{}});
+}
+
+// Stages of a pipeline keep other blocks' keys; every rank of ZeRO keeps all of its texts'.
+TEST(RunWriter, IsInThePlanOfEveryRank) {
+  const auto plans = [](const RunSettings& more) {
+    const Recipe r = recipe_of_writer(model_of_writer("llama3-rope-tied"), more);
+    return plan_layout(r, *machine_for(r).workspace_model);
+  };
+  const LayoutPlan with = plans({"parallel.pp=2"}),
+                   without = plans({"parallel.pp=2", "eval.tasks=[\"piqa=piqa.jsonl\"]"});
+  ASSERT_EQ(with.classes.size(), without.classes.size());
+  for (const RankClass& c : with.classes) {
+    EXPECT_GT(c.plan.writing, 0);
+    // Keys and values of two blocks, two texts of two pages each: f32, 4 heads of 8.
+    EXPECT_GT(c.plan.writing, 2 * 2 * (2 * 128) * 32 * 4);
+  }
+  for (const RankClass& c : without.classes) EXPECT_EQ(c.plan.writing, 0);
+}
+
+}  // namespace
+}  // namespace weft
