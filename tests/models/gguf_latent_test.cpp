@@ -35,6 +35,8 @@ class InGguf {
     if (t == nullptr) throw std::runtime_error(name + " is not in the file");
     return *t;
   }
+  bool has(const std::string& name) const { return file_.find(name) != nullptr; }
+  GgufFields fields() const { return file_.fields(); }
   std::vector<float> numbers(const std::string& name) const {
     const GgufTensor& t = at(name);
     std::vector<float> x(size_t(t.rows() * t.cols()));
@@ -56,6 +58,23 @@ std::vector<float> in_folder(const WeightSource& source, const std::string& name
     all.insert(all.end(), here.begin(), here.end());
   }
   return all;
+}
+
+// Parts of tensors are those of the whole, wherever they begin and end.
+void expect_parts(const WeightSource& source) {
+  for (size_t i = 0; i < source.tensors().size(); ++i) {
+    const HfTensor& t = source.tensors()[i];
+    const std::vector<float> whole = numbers_of(source, i);
+    for (const int64_t first : {t.rows / 3, t.rows / 2}) {
+      const int64_t rows = std::max<int64_t>(1, t.rows - first - 2), col = t.cols() / 2, cols = t.cols() - col;
+      std::vector<float> part(size_t(rows * cols));
+      source.read(i, {first, col},
+                  {.data = part.data(), .dtype = DType::f32, .rows = rows, .cols = cols, .row_stride = cols});
+      for (int64_t r = 0; r < rows; ++r)
+        for (int64_t c = 0; c < cols; ++c)
+          ASSERT_EQ(part[size_t(r * cols + c)], whole[size_t((first + r) * t.cols() + col + c)]) << t.name;
+    }
+  }
 }
 
 Json small_deepseek(bool third) {
@@ -118,6 +137,7 @@ TEST(GgufLatents, DeepseekIsTheSameAfterwards) {
       EXPECT_EQ(after.warnings, std::vector<std::string>());
       const auto there = open_weights(dir / "m.gguf", after.spec);
       EXPECT_EQ(largest_difference(*open_weights(dir.path(), before), *there), 0) << config;
+      expect_parts(*there);
       write_gguf_file(dir / "m.gguf", dir / "again.gguf", GgufType::f32);
       EXPECT_EQ(testing::slurp(dir / "m.gguf"), testing::slurp(dir / "again.gguf"));
     }
@@ -148,7 +168,7 @@ TEST(GgufLatents, KeysOfDeepseekAreThoseThatLlamaCppReads) {
   TempDir dir;
   write_small(small_deepseek(true), dir);
   write_gguf_file(dir.path(), dir / "m.gguf", GgufType::q8_0);
-  const GgufFile file(dir / "m.gguf");
+  const InGguf file(dir / "m.gguf");
   const GgufFields f = file.fields();
   EXPECT_EQ(f.text("general.architecture"), "deepseek2");
   const std::map<std::string, int64_t> integers{{"attention.head_count", 2},
@@ -172,14 +192,14 @@ TEST(GgufLatents, KeysOfDeepseekAreThoseThatLlamaCppReads) {
   EXPECT_EQ(f.number("deepseek2.expert_weights_scale"), 1.75);
   EXPECT_TRUE(f.flag("deepseek2.expert_weights_norm", false));
   EXPECT_FALSE(f.has("deepseek2.expert_shared_feed_forward_length"));
-  const auto type_of = [&](const char* name) { return file.find(name)->type; };
-  EXPECT_EQ(file.find("blk.1.ffn_up_shexp.weight")->shape, (std::vector<int64_t>{96, 32}));
+  const auto type_of = [&](const char* name) { return file.at(name).type; };
+  EXPECT_EQ(file.at("blk.1.ffn_up_shexp.weight").shape, (std::vector<int64_t>{96, 32}));
   EXPECT_EQ(type_of("blk.1.exp_probs_b.bias"), uint32_t(GgufType::f32));
   EXPECT_EQ(type_of("blk.1.ffn_gate_inp.weight"), uint32_t(GgufType::f32));
   EXPECT_EQ(type_of("blk.0.attn_kv_a_norm.weight"), uint32_t(GgufType::f32));
   EXPECT_EQ(type_of("blk.0.attn_kv_a_mqa.weight"), uint32_t(GgufType::q8_0));
   EXPECT_EQ(type_of("blk.0.attn_k_b.weight"), uint32_t(GgufType::f16)) << "rows of 3 numbers are no whole blocks";
-  EXPECT_EQ(file.find("blk.1.ffn_up.weight"), nullptr);
+  EXPECT_FALSE(file.has("blk.1.ffn_up.weight"));
 }
 
 TEST(GgufLatents, ModulesThatPredictFurtherTokensAreLeftOut) {
@@ -290,7 +310,9 @@ TEST(GgufOss, IsTheSameAfterwards) {
     EXPECT_EQ(after.warnings, std::vector<std::string>());
     EXPECT_NE(GgufFile(dir / "m.gguf").find("output.weight"), nullptr) << "llama.cpp wants it";
     const auto folder = open_weights(dir.path(), before);
-    EXPECT_EQ(largest_difference(*folder, *open_weights(dir / "m.gguf", after.spec)), 0);
+    const auto there = open_weights(dir / "m.gguf", after.spec);
+    EXPECT_EQ(largest_difference(*folder, *there), 0);
+    expect_parts(*there);
     write_gguf_file(dir / "m.gguf", dir / "again.gguf", GgufType::f32);
     EXPECT_EQ(testing::slurp(dir / "m.gguf"), testing::slurp(dir / "again.gguf"));
   }
@@ -301,10 +323,10 @@ TEST(GgufOss, TypesFallBackAsThoseOfOtherFamilies) {
   const ModelSpec m = write_small(small_oss(), dir);
   std::vector<std::string> notes;
   write_gguf_file(dir.path(), dir / "m.gguf", GgufType::q6_k, &notes);
-  const GgufFile file(dir / "m.gguf");
-  EXPECT_EQ(file.find("blk.0.ffn_up_exps.weight")->type, uint32_t(GgufType::q8_0));
+  const InGguf file(dir / "m.gguf");
+  EXPECT_EQ(file.at("blk.0.ffn_up_exps.weight").type, uint32_t(GgufType::q8_0));
   for (const char* name : {"blk.0.ffn_up_exps.bias", "blk.0.attn_sinks.weight", "blk.0.ffn_gate_inp.weight"})
-    EXPECT_EQ(file.find(name)->type, uint32_t(GgufType::f32)) << name;
+    EXPECT_EQ(file.at(name).type, uint32_t(GgufType::f32)) << name;
   EXPECT_SAYS(fmt::format("{}", fmt::join(notes, "\n")), "rows of 64 numbers are no whole blocks of Q6_K (256)");
   EXPECT_LE(largest_difference(*open_weights(dir.path(), m), *open_weights(dir / "m.gguf", m)), 0.005);
 }
@@ -314,7 +336,7 @@ TEST(GgufOss, ExpertsInMxfp4AreRead) {
   TempDir dir;
   const ModelSpec m = write_small(small_oss(), dir);
   write_gguf_file(dir.path(), dir / "m.gguf", GgufType::mxfp4);
-  EXPECT_EQ(GgufFile(dir / "m.gguf").find("blk.0.ffn_gate_exps.weight")->type, 39u);
+  EXPECT_EQ(InGguf(dir / "m.gguf").at("blk.0.ffn_gate_exps.weight").type, 39u);
   const ModelSpec after = read_hf_config(dir / "m.gguf").spec;
   // Numbers up to 1 are those up to 6 / 8 in steps of 1 / 4 and less.
   EXPECT_LE(largest_difference(*open_weights(dir.path(), m), *open_weights(dir / "m.gguf", after)), 0.251);
@@ -406,7 +428,7 @@ TEST(GgufLatents, HostileSizesTakeNoMemory) {
                           "attention.value_length_mla", "attention.kv_lora_rank", "expert_count", "expert_shared_count",
                           "expert_feed_forward_length", "rope.dimension_count", "feed_forward_length"})
     EXPECT_NE(error_of<Error>([&] { read_keys({{key, 4294967295.0}}, dir); }), "") << key;
-  const ModelSpec m = read_keys({{"block_count", 16384}, {"expert_count", 1024}}, dir).spec;
+  const ModelSpec m = read_keys({{"block_count", 1000}, {"expert_count", 100}}, dir).spec;
   EXPECT_SAYS(error_of<FileError>([&] { open_weights(dir / "m.gguf", m); }), "it holds no whole model");
   const ModelSpec small = read_keys({}, dir).spec;
   EXPECT_SAYS(error_of<FileError>([&] { open_weights(dir / "m.gguf", small); }),
