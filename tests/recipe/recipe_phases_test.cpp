@@ -303,7 +303,7 @@ TEST(RecipePhases, AnotherObjectiveThatCannotBeIsRefusedByName) {
   const std::string at = "[[phase]]\nfrom_step = 5\ntrain.objective = ";
   EXPECT_SAYS(refusal_of(at + "\"dpo\"\n"), "data.pairs is missing in steps 5 to 99: ");
   EXPECT_SAYS(refusal_of(at + "\"distill\"\n"), "objective.teacher is missing in steps 5 to 99: ");
-  const std::vector<std::string> rewards{"train.objective=reward", "data.pairs=p", "model.path=m"};
+  const std::vector<std::string> rewards{"train.objective=reward", "data.pairs=p", "data.train=", "model.path=m"};
   EXPECT_SAYS(refusal_of(at + "\"dpo\"\n", rewards),
               "the checkpoint of a reward model, which has no head for text; the "
               "nearest that works: objective.reference = \"m\", in this phase");

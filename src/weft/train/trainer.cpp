@@ -152,8 +152,8 @@ void Trainer::take(CarriedRun& carried) {
   records_ = std::move(carried.records);
   if (changes_heads(carried.recipe, recipe_)) {
     const auto behind = std::filesystem::path(recipe_.run.dir) / "checkpoints" / fmt::format("step-{}", step_);
-    for (std::string& note : begin_other_heads(recipe_, {behind, carried.model}, rank_, machine_.threads))
-      notes_.push_back(std::move(note));
+    for (const std::string& note : begin_other_heads(recipe_, {behind, carried.model}, rank_, machine_.threads))
+      notes_.push_back(fmt::format("step {}: {}", step_, note));
   }
   if (!same_frozen(carried.recipe, recipe_)) {
     read_fingerprints();
