@@ -21,8 +21,8 @@ std::vector<std::string> begin_other_heads(const Recipe& recipe, const PhaseBefo
     notes.push_back(fmt::format("begun anew, as in a run of its own with train.objective = \"{}\": {}",
                                 recipe.train.objective, fmt::join(begun, ", ")));
   if (const auto dropped = trained_only_in(before.model, model); !dropped.empty())
-    notes.push_back(fmt::format("dropped: {}, whose last values are in {} alone", fmt::join(dropped, ", "),
-                                before.checkpoint.string()));
+    notes.push_back(fmt::format("dropped: {}, whose last values are in {} alone, which later saves may remove",
+                                fmt::join(dropped, ", "), before.checkpoint.string()));
   return notes;
 }
 
