@@ -116,7 +116,7 @@ class Trainer {
   void start_weights(const FoundCheckpoint& found);
   void read_fingerprints();
   void require_frozen(const std::filesystem::path& checkpoint) const;
-  TasksRecord wait_judge(const TextScores& scores, const RunTasks::Written& written) const;
+  std::optional<TasksRecord> wait_judge(const TextScores& scores, const RunTasks::Written& written) const;
   bool is_recorded(const TasksRecord& record) const;  // as the last of its step
   Metrics metrics() const;                            // so far; none where they cannot be read
   template <class Record>

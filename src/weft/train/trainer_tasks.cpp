@@ -37,14 +37,17 @@ void Trainer::score_tasks() {
     if (!answers) return;
     written = std::move(*answers);
   }
-  results_ = wait_judge(*scores, written);
+  auto results = wait_judge(*scores, written);
+  if (!results) return;
+  results_ = std::move(*results);
   // Other questions than those of the record that is there may have been asked.
   if (leads() && !(is_told && is_recorded(*results_))) records_->tasks(*results_);
 }
 
 // Programs among the answers run once, on the rank that leads: a clock stops them, and they might end otherwise
-// elsewhere. The others take its results, to the bit; or what went wrong.
-TasksRecord Trainer::wait_judge(const TextScores& scores, const RunTasks::Written& written) const {
+// elsewhere. The others take its results, to the bit; or what went wrong: then none, and the run goes on, unless a
+// phase requires them.
+std::optional<TasksRecord> Trainer::wait_judge(const TextScores& scores, const RunTasks::Written& written) const {
   if (!tasks_.any_written()) return tasks_.record(step_, scores, written);
   std::string told;
   if (leads()) {
@@ -57,7 +60,12 @@ TasksRecord Trainer::wait_judge(const TextScores& scores, const RunTasks::Writte
   std::istringstream lines(first_text(*rank_.mesh.world, told));
   std::string line;
   std::getline(lines, line);
-  if (line == "error") throw Error(lines.str().substr(line.size() + 1));
+  if (line == "error") {
+    const std::string what = lines.str().substr(line.size() + 1);
+    if (requires_results(whole_, step_)) throw Error(what);
+    if (leads()) records_->note(fmt::format("step {}: the answers of eval.tasks were not judged: {}", step_, what));
+    return {};
+  }
   TasksRecord record{.step = step_};
   while (std::getline(lines, line))
     record.results.emplace_back(line.substr(16), std::bit_cast<double>(std::stoull(line.substr(0, 16), nullptr, 16)));
