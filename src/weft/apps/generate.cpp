@@ -50,12 +50,11 @@ const ForwardCommand kGenerate{
              "parallel.cp_comm_type", "parallel.cp_a2a_size", "parallel.ep", "parallel.order", "run.ranks"}};
 
 // Where ranks of dp share experts, on one host's cores: all go on with all texts, as ranks of cp do. Then each reads a
-// part of every weight, and none waits for experts that another has no rows for. Prompts go by heads where these can be
-// dealt out: a ring has much to do for each of many short ones.
-Recipe::Parallel with_shared_texts(Recipe::Parallel p, const ModelSpec& model) {
+// part of every weight, and none waits for experts that another has no rows for.
+Recipe::Parallel with_shared_texts(Recipe::Parallel p) {
   if (p.ep == 1 || p.dp == 1) return p;
   if (p.cp == 1)
-    p.cp_comm_type = model.num_kv_heads % (p.tp * p.dp) == 0 ? CpCommType::a2a : CpCommType::p2p;
+    p.cp_comm_type = CpCommType::p2p;
   else if (p.cp_comm_type == CpCommType::a2a)
     p.cp_comm_type = CpCommType::a2a_p2p, p.cp_a2a_size = p.cp;
   p.cp *= p.dp;
@@ -75,7 +74,7 @@ class Generation {
     open_tokens();
     one_process_ = process.here.empty() || int(process.here.size()) == mesh_sizes_of(recipe_).world();
     if (one_process_ && recipe_.run.backend == BackendKind::cpu && recipe_.parallel.pp == 1 && !is_dialogue()) {
-      recipe_.parallel = with_shared_texts(recipe_.parallel, config_.spec);
+      recipe_.parallel = with_shared_texts(recipe_.parallel);
     }
     check_layout();
     machine_ = o.plan ? machine_to_plan_for(recipe_) : machine_for(recipe_, int(process.here.size()));
