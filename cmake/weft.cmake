@@ -8,7 +8,11 @@ endif()
 add_compile_options("$<$<COMPILE_LANGUAGE:C,CXX>:-Wall;-Wextra;${werror}>")
 if(WEFT_SANITIZE)
   add_compile_options(-fsanitize=${WEFT_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
-  add_compile_definitions($<IF:$<STREQUAL:${WEFT_SANITIZE},thread>,WEFT_SANITIZES_THREADS,WEFT_SANITIZES>)
+  if(WEFT_SANITIZE STREQUAL thread)
+    add_compile_definitions(WEFT_SANITIZES_THREADS)
+  else()
+    add_compile_definitions(WEFT_SANITIZES)
+  endif()
   if(WEFT_SANITIZE MATCHES undefined)
     # A null pointer ends the program all the same, and the address sanitizer sees what leaves an object; checks of every
     # access for these take a seventh of the time to compile.
@@ -52,16 +56,11 @@ function(weft_precompiled_headers)
   endif()
 endfunction()
 
-# The files of a folder share most of their templates, which take half of the time: six files are compiled as one, and
-# more of them where sanitizers make each template take longer. Their unnamed namespaces become one, so the names in them
-# must differ.
-set(WEFT_UNITY_FILES 6)
-if(WEFT_SANITIZE)
-  set(WEFT_UNITY_FILES 14)
-endif()
+# The files of a folder share most of their templates, which take half of the time: six files are compiled as one. Their
+# unnamed namespaces become one, so the names in them must differ.
 function(weft_unity target)
   if(WEFT_UNITY)
-    set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE ${WEFT_UNITY_FILES})
+    set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 6)
     # g++ takes the files for headers, and warns of types in their unnamed namespaces.
     target_compile_options(${target} PRIVATE $<$<CXX_COMPILER_ID:GNU>:-Wno-subobject-linkage>)
   endif()

@@ -142,7 +142,7 @@ TEST_F(StoredReferencesSlow, HaveTheBitsOfACopyInMemoryOnEveryLayout) {
     expect_same_run(layout);
   for (const Settings& layout : std::vector<Settings>{{}, {"parallel.cp=2"}, {"parallel.dp=2", "parallel.pp=2"}})
     expect_same_run(layout, {}, "grpo-sequence-kl");
-  for (const Settings& layout : std::vector<Settings>{{"parallel.cp=2"}, {"parallel.dp=2", "parallel.pp=2"}})
+  for (const Settings& layout : std::vector<Settings>{{"parallel.cp=2"}, {"parallel.dp=3", "parallel.pp=2"}})
     expect_same_run(layout, {}, "kto");
 }
 

@@ -72,8 +72,9 @@ class Generation {
     for (const std::string& warning : config_.warnings) teller()("note: " + warning);
     require_vocabulary_head(config_.spec, folder_.string());
     open_tokens();
-    one_process_ = process.here.empty() || int(process.here.size()) == mesh_sizes_of(recipe_).world();
-    if (one_process_ && recipe_.run.backend == BackendKind::cpu && recipe_.parallel.pp == 1 && !is_dialogue()) {
+    are_threads_ = process.here.empty();
+    one_host_ = are_threads_ || int(process.here.size()) == mesh_sizes_of(recipe_).world();
+    if (one_host_ && recipe_.run.backend == BackendKind::cpu && recipe_.parallel.pp == 1 && !is_dialogue()) {
       recipe_.parallel = with_shared_texts(recipe_.parallel);
     }
     check_layout();
@@ -181,11 +182,11 @@ class Generation {
   // Ranks of one host's cores exchange a few kilobytes in some ten microseconds.
   std::optional<int64_t> shares_from(const Machine& machine) const {
     constexpr int64_t kBytes = 256 << 10;
-    return machine.device.empty() && one_process_ ? std::optional(kBytes) : std::nullopt;
+    return machine.device.empty() && one_host_ ? std::optional(kBytes) : std::nullopt;
   }
 
   bool reaches_experts(const Machine& machine) const {
-    return machine.device.empty() && one_process_ && recipe_.parallel.ep > 1 && recipe_.parallel.dp == 1;
+    return machine.device.empty() && are_threads_ && recipe_.parallel.ep > 1 && recipe_.parallel.dp == 1;
   }
 
   TextGenerator::Spec spec_of(const Machine& machine, const ProcessMesh& mesh) const {
@@ -327,7 +328,7 @@ class Generation {
   std::optional<ChatPrompts> chat_;
   std::vector<Tokens> prompts_;  // of a conversation none: they come line by line
   int64_t context_ = 0;
-  bool one_process_ = true;
+  bool one_host_ = true, are_threads_ = true;  // all ranks: of this host, of this process
   Machine machine_;
 };
 

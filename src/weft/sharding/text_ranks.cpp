@@ -1,5 +1,7 @@
 #include "weft/sharding/text_ranks.h"
 
+#include <unistd.h>
+
 #include "weft/sharding/boundary.h"
 
 namespace weft {
@@ -33,10 +35,19 @@ std::optional<RankOf> sharer_of_experts(const ProcessMesh& mesh) {
 }
 
 std::vector<const void*> shown_by_ranks_of_experts(const ProcessMesh& mesh, const void* mine) {
-  static_assert(sizeof mine == sizeof(int64_t), "an address goes as a number");
+  struct Shown {
+    const void* what;
+    int64_t process;
+  } here{mine, ::getpid()};
+  static_assert(sizeof here == 2 * sizeof(int64_t), "an address goes as a number");
   Communicator& ranks = mesh[Axis::ep];
-  std::vector<const void*> all(size_t(ranks.size()));
-  ranks.all_gather({&mine, DType::i64, {1}}, {all.data(), DType::i64, {ranks.size()}}).wait();
+  std::vector<Shown> shown(size_t(ranks.size()));
+  ranks.all_gather({&here, DType::i64, {1, 2}}, {shown.data(), DType::i64, {ranks.size(), 2}}).wait();
+  std::vector<const void*> all;
+  for (const auto& [what, process] : shown) {
+    WEFT_CHECK(process == here.process, "addresses of process {} are shown to process {}", process, here.process);
+    all.push_back(what);
+  }
   return all;
 }
 
