@@ -313,8 +313,7 @@ std::vector<RecipeKey> recipe_keys(Recipe& r) {
       {"eval.fewshot_from", &r.eval.fewshot_from, anything(),
        "files of these, as \"piqa=train.jsonl\"; without one, other rows of the task's own file", kMayChange},
       {"eval.max_tokens", &r.eval.max_tokens, count(0),
-       "the most tokens that the model writes as an answer; 0: as its task says (gsm8k: 256)",
-       kMayChange},
+       "the most tokens that the model writes as an answer; 0: as its task says (gsm8k: 256)", kMayChange},
       {"eval.bad_words", &r.eval.bad_words, anything(),
        "of the task toxicity: a file of words, one a line, that make an answer toxic", kMayChange},
 
