@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 
+#include "weft/optim/optimizer.h"
 #include "weft/sharding/state_values.h"
 
 namespace weft {
@@ -88,8 +89,7 @@ class Comparison {
       if (p->spec().in_codes()) continue;
       for (const Kept& kept : kept_tensors(now, *p)) {
         const WholeTensor& whole = tensors_of(there, kept.quantity).at(kept.name);
-        const double far = farthest(now, *p, kept, whole);
-        farther(tensors_of(here, kept.quantity)[kept.name], relative(far, whole.size));
+        farther(tensors_of(here, kept.quantity)[kept.name], farthest(now, *p, kept, whole));
       }
     }
   }
@@ -111,7 +111,7 @@ class Comparison {
     std::vector<char>& seen = seen_[p.spec().name];
     seen.resize(whole.values.size());
     for_each_kept(now, p, kept, [&](size_t i, double x) {
-      farther(far, apart(x, whole.values[i]));
+      farther(far, relative(apart(x, whole.values[i]), whole.size_of(i)));
       seen[i] = 1;
     });
     return far;
@@ -157,6 +157,31 @@ void find_sizes(RunRecord::Step& step) {
   for (auto* all : {&step.gradients, &step.states}) beside_weights(*all);
 }
 
+// A gradient that is off by a part r of the tensor's largest moves AdamW's update, lr m / (sqrt(v) + eps), by about
+// r lr largest / (sqrt(v) + eps): where an element's own gradients are small, by far more than the part r of any update
+// of the tensor. A weight that begins at zero is made of its updates alone, so that relative to its largest element one
+// with small gradients is off by up to largest / eps times as much as the gradients. Relative to its reach, it is off
+// by as much as they are, and the same bounds hold.
+void find_reaches(RunRecord& record, const Recipe::Optimizer& o) {
+  std::map<std::string, double> largest;  // of a weight's gradients so far, as they were clipped
+  const RunRecord::Step* before = nullptr;
+  for (size_t s = 0; s < record.steps.size(); ++s) {
+    RunRecord::Step& step = record.steps[s];
+    const double clip = clip_scale(step.grad_norm, o.clip_grad);
+    const double seen = 1 - std::pow(o.adam_beta2, double(s + 1));  // of the second moments, which begin at zero
+    for (auto& [name, weight] : step.weights) {
+      const auto squares = step.states.find("exp_avg_sq of " + name);
+      if (squares == step.states.end()) continue;
+      double& most = largest[name];
+      most = std::max(most, clip * step.gradients.at(name).size);
+      weight.reach = before != nullptr ? before->weights.at(name).reach : std::vector<double>(weight.values.size());
+      for (size_t i = 0; i < weight.reach.size(); ++i)
+        weight.reach[i] += o.lr * most / (std::sqrt(squares->second.values[i] / seen) + o.adam_eps);
+    }
+    before = &step;
+  }
+}
+
 }  // namespace
 
 std::string name_of(Quantity quantity) {
@@ -191,6 +216,7 @@ RunRecord record_run(const Trial& trial, const Machine& machine, const TrialHook
   WEFT_CHECK(mesh_sizes_of(trial.recipe).world() == 1, "a record of {} ranks", mesh_sizes_of(trial.recipe).world());
   run_trial(trial, machine, watched);
   for (RunRecord::Step& step : record.steps) find_sizes(step);
+  find_reaches(record, trial.recipe.optimizer);
   return record;
 }
 

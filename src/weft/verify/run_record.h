@@ -1,5 +1,6 @@
 // The complete results of a trial's steps, and the distance of another trial of the same steps from them.
 #pragma once
+#include <algorithm>
 #include <functional>
 #include <map>
 #include <optional>
@@ -21,6 +22,10 @@ struct WholeTensor {
   std::vector<double> values;
   double largest = 0;  // absolute
   double size = 0;     // that distances are relative to: the largest, unless all of it is rounding noise
+  // Of each element of a weight that AdamW updates: how far it would have moved so far, had its gradients been as large
+  // as the tensor's largest and its second moments what they are. Else empty.
+  std::vector<double> reach = {};
+  double size_of(size_t element) const { return reach.empty() ? size : std::max(size, reach[element]); }
 };
 
 struct RunRecord {
@@ -41,11 +46,11 @@ struct RunRecord {
   }
 };
 
-// Records a trial on one rank.
+// Records a trial on one rank, whose learning rate is constant.
 RunRecord record_run(const Trial& trial, const Machine& machine, const TrialHooks& hooks = {});
 
 // How far a run is from a record, for each step: of a number, relative to it; of a tensor, its farthest element,
-// relative to its size. Not finite counts as infinitely far.
+// relative to WholeTensor::size_of it. Not finite counts as infinitely far.
 class Distances {
  public:
   struct Step {
