@@ -5,6 +5,7 @@
 #include "train/golden.h"
 #include "weft/apps/backends.h"
 #include "weft/plan/layout_plan.h"
+#include "weft/step/text_groups.h"
 #include "weft/train/first_weights.h"
 #include "weft/train/generate_texts.h"
 
@@ -112,6 +113,43 @@ TEST(RunWriterSlow, WritesWhatTheCheckpointWouldOnMoreLayouts) {
 
 TEST(RunWriter, WritesWhatTheCheckpointWouldOfOtherFamilies) {
   for (const char* model : {"gpt2", "gemma3", "mistral-window", "mtp"}) expect_same_texts(model, {{}});
+}
+
+// 38 texts that go on at once are passes of 36 and of 2, and 31 of them one.
+TEST(RunWriter, WritesManyTextsInGroups) {
+  const fs::path folder = model_of_writer("llama3-rope-tied");
+  const std::vector<Tokens> expected = written_by_generator(folder), some = prompts_of_writer();
+  const Recipe r = recipe_of_writer(folder, {"train.micro_batch_size=40", "train.global_batch_size=40"});
+  const Machine machine = machine_for(r);
+  const ProcessMesh mesh = single_mesh();
+  RankRun rank(plan_run(r, *machine.workspace_model, 0), machine, mesh);
+  begin_weights(r, rank.plan.model, rank.state.params, rank.backend, 1);
+  RunWriter writer(rank, machine.memory);
+  for (const size_t texts : {38, 31}) {
+    std::vector<Tokens> prompts;
+    for (size_t i = 0; i < texts; ++i) prompts.push_back(some[i % some.size()]);
+    const std::vector<Tokens> written =
+        generate_texts(writer, {.prompts = prompts, .how = {.temperature = 0}, .max_tokens = kMostAdded});
+    ASSERT_EQ(written.size(), texts);
+    for (size_t i = 0; i < texts; ++i) EXPECT_EQ(written[i], expected[i % some.size()]) << i << " of " << texts;
+  }
+  EXPECT_LE(writer.bytes_taken(), rank.plan.memory.writing);
+}
+
+// What passes is planned, and few numbers of texts are.
+TEST(RunWriter, TextsPassInFewNumbersThatArePlanned) {
+  for (const int64_t most : {1, 7, 32, 33, 100, 511, 512, 1000}) {
+    std::vector<int64_t> planned;
+    for (int64_t n = most; n > 0; n = texts_of_pass(n - 1, most)) planned.push_back(n);
+    if (most <= 32) { EXPECT_EQ(planned.size(), size_t(most)); }
+    EXPECT_LE(planned.size(), 75u) << most;
+    for (int64_t n = 1; n <= most; ++n) {
+      const int64_t pass = texts_of_pass(n, most);
+      EXPECT_TRUE(std::find(planned.begin(), planned.end(), pass) != planned.end()) << n << " of " << most;
+      EXPECT_LE(pass, n);
+      EXPECT_GT(8 * pass, 7 * n) << n << " of " << most;
+    }
+  }
 }
 
 // Stages of a pipeline keep other blocks' keys; every rank of ZeRO keeps all of its texts'.

@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <bit>
 
+#include "weft/base/error.h"
+#include "weft/step/text_groups.h"
+
 namespace weft {
 namespace {
 
@@ -64,6 +67,8 @@ int64_t TextPasses::portion_of(int64_t tokens) const {
 }
 
 Tensor TextPasses::run(const DecodingRows& rows) {
+  const auto n = int64_t(rows.ids.size());
+  WEFT_CHECK(texts_of_pass(n, step_.writes) == n, "a pass of {} tokens, which was not planned", n);
   return run_decoding({.backend = on_.backend,
                        .mesh = on_.mesh,
                        .step = step_,
@@ -85,7 +90,8 @@ void TextPasses::run_dry() {
     run(books.next(std::vector<CacheBooks::Next>{{.text = 0, .position = all - n, .ids = ids}}));
   }
   const std::vector<CachedRun> seen{{0, std::min(all, pages_ * KvPages::kRows), 0}};
-  for (int64_t n = 1; n <= step_.writes; ++n) run(any_step(size_t(n), seen, cp_of(step_)));
+  for (int64_t n = step_.writes; n > 0; n = texts_of_pass(n - 1, step_.writes))
+    run(any_step(size_t(n), seen, cp_of(step_)));
 }
 
 }  // namespace weft

@@ -5,6 +5,7 @@
 #include "weft/base/error.h"
 #include "weft/device/tensor_values.h"
 #include "weft/sharding/text_ranks.h"
+#include "weft/step/text_groups.h"
 
 namespace weft {
 
@@ -37,12 +38,14 @@ std::span<const double> RunWriter::feed(std::span<const More> more) {
   return logits_;
 }
 
-// One of the passes that are planned: a portion of a text that has more than a token left; or a token of each.
+// One of the passes that are planned: a portion of a text that has more than a token left; or a token each of as many
+// texts as pass at once.
 void RunWriter::feed_some(const std::vector<int64_t>& waiting) {
   for (const int64_t text : waiting)
     if (const int64_t portion = passes_.portion_of(texts_[size_t(text)].left()); portion > 1)
       return pass({text}, portion);
-  pass(waiting, 1);
+  const auto group = waiting.begin() + texts_of_pass(int64_t(waiting.size()), rank_.plan.step.writes);
+  pass({waiting.begin(), group}, 1);
 }
 
 void RunWriter::pass(const std::vector<int64_t>& texts, int64_t tokens_each) {
