@@ -17,22 +17,14 @@ void run_on_threads(const MeshSizes& sizes, const Mover& mover, const std::funct
 namespace {
 
 RunEnd train_rank(const RanksSetup& setup, const ProcessMesh& mesh, RankSigns& signs) {
-  const int rank = mesh.world->rank();
-  const Machine& machine = setup.machine.of_rank(rank);
   RunData rows = setup.rows != nullptr ? *setup.rows : RunData();
   if (setup.recipe.objective.precompute_ref_log_probs && !rows.train)
-    rows = open_rank_data(setup.recipe, prepare_run(setup.recipe, rank).model, *mesh.world, setup.terminal_fd);
-  RunReferences references = prepare_references(setup.recipe, rows, machine, mesh, setup.terminal_fd);
-  Trainer trainer(plan_of_rank(setup.recipe, *setup.machine.workspace_model, *mesh.world),
-                  {.recipe = setup.recipe,
-                   .machine = machine,
-                   .mesh = mesh,
-                   .stop = setup.stop,
-                   .terminal_fd = setup.terminal_fd,
-                   .heartbeat = setup.heartbeat,
-                   .signs = &signs,
-                   .data = &rows,
-                   .references = std::move(references)});
+    rows = open_rank_data(setup.recipe, prepare_run(setup.recipe, mesh.world->rank()).model, *mesh.world,
+                          setup.terminal_fd);
+  Trainer::Setup own = trainer_setup(setup, mesh, signs);
+  own.data = &rows;
+  own.references = prepare_references(setup.recipe, rows, own.machine, mesh, setup.terminal_fd);
+  Trainer trainer(plan_of_rank(setup.recipe, *setup.machine.workspace_model, *mesh.world), own);
   return trainer.run();
 }
 

@@ -39,10 +39,19 @@ bool needs_checkpoint(const RunSpan& before, const RunSpan& span) {
 
 }  // namespace
 
+Trainer::Setup trainer_setup(const RanksSetup& setup, const ProcessMesh& mesh, RankSigns& signs) {
+  return {.recipe = setup.recipe,
+          .machine = setup.machine.of_rank(mesh.world->rank()),
+          .mesh = mesh,
+          .stop = setup.stop,
+          .terminal_fd = setup.terminal_fd,
+          .heartbeat = setup.heartbeat,
+          .signs = &signs};
+}
+
 RunEnd train_phases(const RanksSetup& setup, const std::vector<RunSpan>& spans, const ProcessMesh& mesh,
                     RankSigns& signs) {
-  const int rank = mesh.world->rank();
-  const Machine& machine = setup.machine.of_rank(rank);
+  const Machine& machine = setup.machine.of_rank(mesh.world->rank());
   const std::vector<RunData> mixes = open_mixes(setup, spans, mesh);
   const FoundCheckpoint found = find_checkpoint_to_resume(setup.recipe.run.dir, *mesh.world, machine.threads);
   const int64_t done = found.path ? read_progress(*found.path).step : 0;
@@ -61,17 +70,11 @@ RunEnd train_phases(const RanksSetup& setup, const std::vector<RunSpan>& spans, 
   for (;; ++at) {
     const RunSpan& span = spans[at];
     const bool keeps_end = at + 1 < spans.size() && needs_checkpoint(span, spans[at + 1]);
-    Trainer trainer(plan_of_rank(span.recipe, *setup.machine.workspace_model, *mesh.world),
-                    {.recipe = setup.recipe,
-                     .machine = machine,
-                     .mesh = mesh,
-                     .stop = setup.stop,
-                     .terminal_fd = setup.terminal_fd,
-                     .heartbeat = setup.heartbeat,
-                     .signs = &signs,
-                     .data = &mixes[size_t(span.mix)],
-                     .references = references_of(span),
-                     .phases = {&span, keeps_end, &found, carried ? &*carried : nullptr}});
+    Trainer::Setup own = trainer_setup(setup, mesh, signs);
+    own.data = &mixes[size_t(span.mix)];
+    own.references = references_of(span);
+    own.phases = {&span, keeps_end, &found, carried ? &*carried : nullptr};
+    Trainer trainer(plan_of_rank(span.recipe, *setup.machine.workspace_model, *mesh.world), own);
     const RunEnd end = trainer.run();
     if (end != RunEnd::span_done) return end;
     carried.emplace(trainer.take_carried());

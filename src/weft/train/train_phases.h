@@ -5,6 +5,9 @@
 
 namespace weft {
 
+// What every Trainer of a rank has: all but its data, references and phases.
+Trainer::Setup trainer_setup(const RanksSetup& setup, const ProcessMesh& mesh, RankSigns& signs);
+
 // As Trainer::run of the whole run. Opens the data of all phases before the first step. `spans`: of the recipe.
 RunEnd train_phases(const RanksSetup& setup, const std::vector<RunSpan>& spans, const ProcessMesh& mesh,
                     RankSigns& signs);
