@@ -270,6 +270,31 @@ void begin_later_dry(const DecodingPass& on, Arena& scratch, const Spec& spec, i
   }
 }
 
+// The model of a rank, on memory that only counts.
+struct DryGenerator {
+  const StepSpec step;
+  const ProcessMesh mesh;
+  PersistentArenas persistent;
+  ParamStore params;
+  Transformer transformer;
+  Arena scratch{"scratch"};
+
+  DryGenerator(const ModelSpec& model, const Spec& spec, Traffic* traffic = nullptr)
+      : step(step_of(model, spec)),
+        mesh(dry_mesh(step.mesh, step.rank, traffic)),
+        params(step.precision, step.order, mesh, WeightUse::frozen),
+        transformer(params, model, step.model) {
+    params.allocate_frozen(persistent.params, persistent.transit);
+    transformer.allocate_constants(persistent.constants, step.precision);
+  }
+  std::vector<KvCache> make_caches(Arena& cache, int64_t pages) const {
+    return transformer.make_caches(cache, step.precision, pages * KvPages::kRows);
+  }
+  DecodingPass pass_on(Backend& backend, const std::vector<KvCache>& caches, const Spec& spec) {
+    return {backend, mesh, step, transformer, params, caches, spec.shares_from, spec.reaches_experts};
+  }
+};
+
 }  // namespace
 
 // Where experts are shared, rows of the rank with most tokens set the size of all buffers of them.
@@ -281,19 +306,11 @@ TextGenerator::Needs TextGenerator::measure(const ModelSpec& model, const Spec& 
              "{} texts by turns on {} ranks of dp, with a window of {}", spec.texts.size(), spec.layout.dp,
              spec.context);
   WEFT_CHECK(!spec.reaches_experts || spec.layout.dp == 1, "ranks of dp go through a model at different times");
-  const StepSpec step = step_of(model, spec);
-  const ProcessMesh mesh = dry_mesh(step.mesh, step.rank);
-  PersistentArenas persistent;
-  Arena cache("cache"), scratch("scratch");
-  ParamStore params(step.precision, step.order, mesh, WeightUse::frozen);
-  Transformer transformer(params, model, step.model);
-  params.allocate_frozen(persistent.params, persistent.transit);
-  transformer.allocate_constants(persistent.constants, step.precision);
-  Needs needs{.plan = {},
-              .pages = pages_needed(spec, cp_of(step)),
-              .cache_bytes = 0,
-              .tokens_at_once = tokens_of_portion(spec)};
-  transformer.make_caches(cache, step.precision, needs.pages * KvPages::kRows);
+  DryGenerator dry(model, spec);
+  const RankOf cp = cp_of(dry.step);
+  Needs needs{.plan = {}, .pages = pages_needed(spec, cp), .cache_bytes = 0, .tokens_at_once = tokens_of_portion(spec)};
+  Arena cache("cache");
+  dry.make_caches(cache, needs.pages);
   DryBackend backend(*machine_of(spec).workspace_model);
   const std::vector<Spec> ranks = of_each_rank(spec);
   for (const Spec& rank : ranks) {
@@ -301,34 +318,29 @@ TextGenerator::Needs TextGenerator::measure(const ModelSpec& model, const Spec& 
       throw ConfigError(fmt::format("{} tokens at once: the model has a table of {} positions; ask for fewer",
                                     most_seen(rank), model.max_positions));
     Arena theirs("cache");
-    const int64_t pages = pages_needed(rank, cp_of(step));
-    const auto caches = transformer.make_caches(theirs, step.precision, pages * KvPages::kRows);
-    const DecodingPass on{backend, mesh, step, transformer, params, caches, spec.shares_from, spec.reaches_experts};
-    pass_dry(on, scratch, rank, pages);
-    if (&rank == &ranks.front()) begin_later_dry(on, scratch, spec, pages);
+    const int64_t pages = pages_needed(rank, cp);
+    const std::vector<KvCache> caches = dry.make_caches(theirs, pages);
+    const DecodingPass on = dry.pass_on(backend, caches, spec);
+    pass_dry(on, dry.scratch, rank, pages);
+    if (&rank == &ranks.front()) begin_later_dry(on, dry.scratch, spec, pages);
   }
-  needs.plan.persistent = persistent.peak();
-  needs.plan.evaluation = scratch.peak();
+  needs.plan.persistent = dry.persistent.peak();
+  needs.plan.evaluation = dry.scratch.peak();
   needs.plan.workspace = backend.workspace_bytes();
   needs.cache_bytes = cache.peak();
   return needs;
 }
 
 TextGenerator::Passes TextGenerator::passes(const ModelSpec& model, const Spec& spec) {
-  const StepSpec step = step_of(model, spec);
   Traffic traffic;
-  const ProcessMesh mesh = dry_mesh(step.mesh, step.rank, &traffic);
-  PersistentArenas persistent;
-  Arena cache("cache"), scratch("scratch");
-  ParamStore params(step.precision, step.order, mesh, WeightUse::frozen);
-  Transformer transformer(params, model, step.model);
-  params.allocate_frozen(persistent.params, persistent.transit);
-  transformer.allocate_constants(persistent.constants, step.precision);
-  const int64_t pages = pages_needed(spec, cp_of(step));
-  const auto caches = transformer.make_caches(cache, step.precision, pages * KvPages::kRows);
+  DryGenerator dry(model, spec, &traffic);
+  const RankOf cp = cp_of(dry.step);
+  const int64_t pages = pages_needed(spec, cp);
+  Arena cache("cache");
+  const std::vector<KvCache> caches = dry.make_caches(cache, pages);
   DryBackend backend(*machine_of(spec).workspace_model);
   OpNotes notes(backend);
-  const DecodingPass on{notes, mesh, step, transformer, params, caches, spec.shares_from, spec.reaches_experts};
+  const DecodingPass on = dry.pass_on(notes, caches, spec);
   Traffic before;
   const auto take = [&](int64_t rows) {
     PassData data{.rows = rows, .ops = notes.take(), .transfers = traffic.since(before).counts()};
@@ -338,12 +350,12 @@ TextGenerator::Passes TextGenerator::passes(const ModelSpec& model, const Spec& 
   Spec first = spec;
   first.texts.resize(1);
   Passes both;
-  CacheBooks books(cp_of(step), pages, 1);
+  CacheBooks books(cp, pages, 1);
   const Prompts prompts(first);
-  pass(on, scratch, books.begin(prompts.all));
+  pass(on, dry.scratch, books.begin(prompts.all));
   both.begin = take(most_at_once(first));
   const std::vector<CachedRun> seen{{0, std::min(most_seen(spec), pages * KvPages::kRows), 0}};
-  pass(on, scratch, any_step(spec.texts.size(), seen, cp_of(step)));
+  pass(on, dry.scratch, any_step(spec.texts.size(), seen, cp));
   both.token = take(int64_t(spec.texts.size()));
   return both;
 }
