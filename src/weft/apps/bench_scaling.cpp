@@ -7,6 +7,7 @@
 #include "weft/apps/backends.h"
 #include "weft/apps/bench_run.h"
 #include "weft/apps/data_lines.h"
+#include "weft/apps/first_rank_says.h"
 #include "weft/apps/launch.h"
 #include "weft/apps/launcher.h"
 #include "weft/apps/ranks.h"
@@ -279,14 +280,11 @@ int bench_scaling(const BenchOptions& o) {
   const Recipe& last = layouts.back().recipe;
   const Launched launched = launched_as(environment);
   const int world = mesh_sizes_of(last).world();
-  try {
+  const auto can_start = [&] {
     check_launch(last, world, launched);
     if (!o.trace.empty()) require_replaceable("--trace", o.trace, o.again);
-  } catch (const ConfigError&) {
-    if (launched.rank == 0) throw;
-    let_the_first_rank_speak(launched.rank);
-    return kExitUsage;
-  }
+  };
+  if (const auto status = first_rank_says(launched, kExitUsage, can_start)) return *status;
   if (last.run.ranks != RanksKind::mpi) return bench_layouts(o, std::move(layouts), {});
   check_mpi_is_built_in();
   if (launched.by.empty())

@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "weft/apps/backends.h"
+#include "weft/apps/first_rank_says.h"
 #include "weft/apps/launch.h"
 #include "weft/apps/launcher.h"
 #include "weft/base/error.h"
@@ -61,13 +62,8 @@ int run_forward_ranks(const Recipe& recipe, const std::string& command,
                       const std::function<int(const RankProcess&)>& body) {
   const Launched launched = launched_as(environment);
   const int world = mesh_sizes_of(recipe).world();
-  try {
-    check_launch(recipe, world, launched);
-  } catch (const ConfigError&) {
-    if (launched.rank == 0) throw;
-    let_the_first_rank_speak(launched.rank);  // it finds the same
-    return kExitWrongWorld;
-  }
+  const auto fits = [&] { check_launch(recipe, world, launched); };
+  if (const auto status = first_rank_says(launched, kExitWrongWorld, fits)) return *status;
   if (recipe.run.ranks != RanksKind::mpi) return body({});
   check_mpi_is_built_in();
   if (!launched.by.empty()) {

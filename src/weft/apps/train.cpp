@@ -9,6 +9,7 @@
 #include "weft/apps/backends.h"
 #include "weft/apps/commands.h"
 #include "weft/apps/failure.h"
+#include "weft/apps/first_rank_says.h"
 #include "weft/apps/hosts.h"
 #include "weft/apps/launch.h"
 #include "weft/apps/launcher.h"
@@ -330,13 +331,8 @@ int train_launched(const TrainOptions& options, const Launched& launched) {
         "text or token files to train on");
   check_supported(recipe);
   const int world = mesh_sizes_of(recipe).world();
-  try {
-    check_launch(recipe, world, launched);
-  } catch (const ConfigError&) {
-    if (launched.rank == 0) throw;
-    let_the_first_rank_speak(launched.rank);  // it finds the same
-    return kExitWrongWorld;
-  }
+  const auto fits = [&] { check_launch(recipe, world, launched); };
+  if (const auto status = first_rank_says(launched, kExitWrongWorld, fits)) return *status;
   RunData rows = judge_data(recipe);
   for (const std::string& note : judge_run_tasks(recipe))
     if (launched.rank == 0) std::cerr << note << "\n";
