@@ -22,8 +22,8 @@ struct WholeTensor {
   std::vector<double> values;
   double largest = 0;  // absolute
   double size = 0;     // that distances are relative to: the largest, unless all of it is rounding noise
-  // Of each element of a weight that AdamW updates: how far it would have moved so far, had its gradients been as large
-  // as the tensor's largest and its second moments what they are. Else empty.
+  // Of each element of a weight that AdamW updates: how far it would have moved so far, at the recipe's full learning
+  // rate, had its gradients been as large as the tensor's largest and its second moments what they are. Else empty.
   std::vector<double> reach = {};
   double size_of(size_t element) const { return reach.empty() ? size : std::max(size, reach[element]); }
 };
@@ -46,7 +46,7 @@ struct RunRecord {
   }
 };
 
-// Records a trial on one rank, whose learning rate is constant.
+// Records a trial on one rank.
 RunRecord record_run(const Trial& trial, const Machine& machine, const TrialHooks& hooks = {});
 
 // How far a run is from a record, for each step: of a number, relative to it; of a tensor, its farthest element,
