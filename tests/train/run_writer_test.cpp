@@ -152,7 +152,7 @@ TEST(RunWriter, WritesWhatTheAdaptersFolderWould) {
     const fs::path adapter = trained_adapter(base, dir / kind, {named});
     const std::vector<Tokens> expected = written_by_generator(adapter);
     EXPECT_NE(expected, without) << kind;
-    for (const RunSettings& layout : std::string(kind) == "lora" ? layouts : std::vector<RunSettings>{{}}) {
+    for (const RunSettings& layout : std::string(kind) == "lora" ? layouts : std::vector<RunSettings>{RunSettings{}}) {
       RunSettings all{named, "adapter.path=" + adapter.string()};
       all.insert(all.end(), layout.begin(), layout.end());
       EXPECT_EQ(written_by_run(base, all), expected) << fmt::format("{}", fmt::join(all, " "));
