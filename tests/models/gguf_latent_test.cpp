@@ -352,7 +352,11 @@ std::string export_refusal(Json config, const Json& changes) {
 TEST(GgufLatents, WhatLlamaCppComputesOtherwiseIsRefusedByName) {
   const Json v2 = small_deepseek(false), v3 = small_deepseek(true), oss = small_oss();
   EXPECT_EQ(export_refusal(v3, Json::object()) + export_refusal(v2, Json::object()), "");
-  EXPECT_SAYS(export_refusal(v2, {{"topk_method", "group_limited_greedy"}, {"n_group", 2}}), "by their two best");
+  EXPECT_EQ(
+      export_refusal(v2, {{"topk_method", "group_limited_greedy"}, {"n_group", 2}}),
+      "m: topk_method = \"group_limited_greedy\" in its config.json, with n_group = 2 and topk_group = 1: llama.cpp "
+      "chooses groups of experts by their two best in deepseek2, and the model by the best one; the nearest that "
+      "works: the Hugging Face folder as it is; with topk_method = \"greedy\" it would be another model");
   EXPECT_EQ(export_refusal(v2, {{"topk_method", "group_limited_greedy"}, {"n_group", 2}, {"topk_group", 2}}), "");
   EXPECT_SAYS(export_refusal(v3, {{"n_group", 4}, {"topk_group", 2}}), "two or more experts in a group");
   EXPECT_SAYS(export_refusal(v3, {{"rms_norm_eps", 1e-5}}), "rms_norm_eps = 1e-06");

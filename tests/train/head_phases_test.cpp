@@ -1,6 +1,7 @@
 // Phases whose objective has another head of the model: a reward model's score, PPO's values, or logits again.
 #include "train/row_phases.h"
 #include "weft/plan/phase_plans.h"
+#include "weft/train/checkpoint_folders.h"
 
 namespace weft {
 namespace {
@@ -40,6 +41,11 @@ class HeadPhases : public testing::RowPhases {
             {"objective.value_coef", "0.5"},
             {"objective.kl_coef", "0.05"}};
   }
+  Table preferences() const {
+    Table all = pairs_phase();
+    all.emplace_back("train.global_batch_size", "4");
+    return all;
+  }
   Table words() const {
     return {{"data.train", in_toml(dir_ / "text.bin")},
             {"train.objective", "\"cross_entropy\""},
@@ -64,6 +70,16 @@ class HeadPhases : public testing::RowPhases {
       EXPECT_FALSE(whole.empty());
       EXPECT_EQ(whole, tensor("tail", 1, "model.safetensors", head)) << head;
     }
+  }
+  std::string said_while_training(const Recipe& r) const {
+    const Machine machine = testing::unmeasured(machine_for(r));
+    const std::atomic<bool> stop{false};
+    const RunLock lock = claim_run_folder(r);
+    const int terminal = open((dir_ / "said").c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0644);
+    EXPECT_TRUE(train_on_ranks(
+        {.recipe = r, .machine = machine, .stop = stop, .terminal_fd = terminal, .run = run_on_threads}));
+    close(terminal);
+    return testing::slurp(dir_ / "said");
   }
   std::vector<float> tensor(const std::string& run, int64_t step, const char* file, const std::string& name) const {
     const SafetensorsFile from = SafetensorsFile::open(checkpoint(run, step) / file);
@@ -94,6 +110,28 @@ TEST_F(HeadPhases, ValuesBehindTextAreTheRunThatBeginsWithItsWeights) {
   const Metrics tail = train(ppo_behind("tail", checkpoint("whole", 2)));
   expect_tail(whole, 2, tail);
   EXPECT_TRUE(weights("whole", 4) == weights("tail", 2));
+}
+
+// The reference is the checkpoint of a model that has values too, which what goes on leaves there.
+TEST_F(HeadPhases, PreferencesBehindValuesAreTheRunThatBeginsWithItsWeights) {
+  const Metrics whole =
+      train(recipe("whole", plain_text({"checkpoint.keep_latest=1"}), {{1, rollouts()}, {2, preferences()}}));
+  EXPECT_FALSE(tensor("whole", 2, "model.safetensors", "v_head.summary.weight").empty()) << "it stays";
+  const Metrics tail =
+      train(recipe("tail", plain({"train.seq_length=32", "objective.beta=0.2", "train.train_iters=2",
+                                  "objective.label_smoothing=0", "model.path=" + checkpoint("whole", 2).string()})));
+  ASSERT_EQ(tail.steps.size(), 2u);
+  EXPECT_NEAR(tail.steps[0].loss, std::log(2.0), 1e-6) << "the reference is the model itself";
+  EXPECT_NE(tail.steps[1].loss, tail.steps[0].loss);
+  expect_tail(whole, 2, tail);
+  EXPECT_TRUE(weights("whole", 4) == weights("tail", 2));
+}
+
+TEST_F(HeadPhases, PreferencesBehindValuesGoOnToTheBit) {
+  const Strings settings =
+      plain_text({"checkpoint.save_interval=1", "optimizer.name=adamw", "optimizer.momentum=0.9", "optimizer.lr=0.001",
+                  "optimizer.min_lr=0", "parallel.dp=2", "parallel.zero_stage=3", "train.micro_batch_size=1"});
+  expect_goes_on(recipe("whole", settings, {{1, rollouts()}, {2, preferences()}}), {3});
 }
 
 // No table is its head: the matrix is that of the model with which the run began, as the reward model has none. The
@@ -147,6 +185,33 @@ TEST_F(HeadPhases, WhatAPhaseBeginsAnewAndDropsIsPlanned) {
   EXPECT_SAYS(text, "; begins score.weight anew; drops lm_head.weight\n");
   EXPECT_SAYS(text, "; begins lm_head.weight anew; drops score.weight\n");
   EXPECT_SAYS(text, "; begins v_head.summary.weight, v_head.summary.bias anew\n");
+}
+
+// Nothing else has the last values of what a phase drops.
+TEST_F(HeadPhases, TheCheckpointWithWhatAPhaseDropsStays) {
+  const Recipe r = recipe("run", plain_text({"checkpoint.keep_latest=1", "train.train_iters=5"}),
+                          {{1, rewards()}, {2, words()}, {3, rollouts()}, {4, words()}});
+  const std::string said = said_while_training(r);
+  Strings left;
+  for (const fs::path& one : checkpoint_folders(r.run.dir)) left.push_back(one.filename().string());
+  EXPECT_EQ(left, (Strings{"step-1", "step-2", "step-4", "step-5"})) << "text has nothing that PPO drops";
+  EXPECT_FALSE(tensor("run", 1, "model.safetensors", "lm_head.weight").empty());
+  EXPECT_FALSE(tensor("run", 2, "model.safetensors", "score.weight").empty());
+  EXPECT_FALSE(tensor("run", 4, "model.safetensors", "v_head.summary.bias").empty());
+  EXPECT_SAYS(said, "dropped: score.weight, whose last values are in " + checkpoint("run", 2).string() +
+                        " alone, which the run keeps");
+}
+
+TEST_F(HeadPhases, AHeadOfTextThatIsATableOrFrozenIsNotDropped) {
+  const auto kept = [&](const std::string& model) {
+    return kept_checkpoints(recipe("run", plain_text({model}), {{1, rewards()}, {2, words()}})).best;
+  };
+  using Paths = std::vector<fs::path>;
+  const fs::path text = checkpoint("run", 1), score = checkpoint("run", 2);
+  EXPECT_EQ(kept("model.path=" + (kGoldenRuns / "dpo").string()), (Paths{text, score}));
+  EXPECT_EQ(kept("model.path=" + (kGoldenRuns / "llama3-rope-tied").string()), Paths{score});
+  EXPECT_EQ(kept("adapter.kind=lora"), Paths{score});
+  EXPECT_EQ(kept("model.path=" + (dir_ / "gone").string()), (Paths{text, score}));
 }
 
 // Each layout goes on to its own bits, and all of them have the losses of one rank.

@@ -7,6 +7,7 @@
 #include "train/golden.h"
 #include "weft/apps/backends.h"
 #include "weft/recipe/recipe_phases.h"
+#include "weft/tasks/sandbox.h"
 #include "weft/train/checkpoint_folders.h"
 
 namespace weft {
@@ -169,6 +170,33 @@ TEST_F(RunTasksTestSlow, WrittenAnswersAreThoseOfTheWeightsOfTheStep) {
   EXPECT_EQ(metrics.tasks.at(1).step, 50);
   EXPECT_EQ(result_at(1), (std::pair<std::string, double>("bbh.exact_match", 0.5)));
   EXPECT_EQ(metrics.tasks.size(), 3u);
+}
+
+// One rank runs the programs, which are right or wrong whatever this model writes into their text in quotes; all ranks
+// have the results that the next phase requires.
+TEST_F(RunTasksTestSlow, ProgramsAreRunByOneRankForAll) {
+  if (find_python().empty()) GTEST_SKIP() << "there is no python3";
+  std::string rows;
+  for (const int expected : {1, 2})
+    rows += nlohmann::json{{"prompt", "# coding: latin-1\ndef f():\n    return 1\ns = r'''"},
+                           {"entry_point", "f"},
+                           {"test", fmt::format("'''\ndef check(c):\n    assert c() == {}\n", expected)}}
+                .dump() +
+            "\n";
+  spill(dir_ / "humaneval.jsonl", rows);
+  Recipe::Phase phase{1, {{"optimizer.lr", "1e-3"}}};
+  phase.require = {"humaneval.pass@1 >= 0.5"};
+  const Words settings{"train.train_iters=2", "eval.interval=0",
+                       "eval.max_tokens=2",   "train.seq_length=64",
+                       "parallel.dp=2",       "eval.tasks=humaneval=" + (dir_ / "humaneval.jsonl").string()};
+  const Metrics good = train(recipe("good", settings, {phase}));
+  ASSERT_EQ(good.tasks.size(), 1u);
+  EXPECT_EQ(good.tasks[0].step, 1);
+  EXPECT_EQ(good.tasks[0].results.at(0), (std::pair<std::string, double>("humaneval.pass@1", 0.5)));
+  EXPECT_EQ(good.steps.size(), 2u);
+  phase.require = {"humaneval.pass@1 > 0.5"};
+  EXPECT_SAYS(error_of<UnmetError>([&] { train(recipe("bad", settings, {phase})); }),
+              "humaneval.pass@1 > 0.5 is required, and it is 0.5");
 }
 
 TEST_F(RunTasksTest, WhatARunCannotScoreIsRefusedBeforeItBegins) {

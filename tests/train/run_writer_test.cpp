@@ -42,26 +42,31 @@ Recipe recipe_of_writer(const fs::path& folder, const RunSettings& layout) {
   return r;
 }
 
-// By the first weights of a run, two texts at once on each rank of dp: what every rank has.
+// Two texts at once on each rank of dp.
+std::vector<Tokens> texts_of_writer(RunWriter& writer, const MeshSizes& sizes) {
+  const std::vector<Tokens> prompts = prompts_of_writer();
+  const auto batch = size_t(2 * sizes.dp);
+  std::vector<Tokens> all;
+  for (size_t first = 0; first < prompts.size(); first += batch) {
+    const std::vector<Tokens> some(prompts.begin() + int64_t(first),
+                                   prompts.begin() + int64_t(std::min(first + batch, prompts.size())));
+    for (Tokens& text : generate_texts(writer, {.prompts = some, .how = {.temperature = 0}, .max_tokens = kMostAdded}))
+      all.push_back(std::move(text));
+  }
+  return all;
+}
+
+// By the first weights of a run: what every rank has.
 std::vector<Tokens> written_by_run(const fs::path& folder, const RunSettings& layout) {
   const Recipe r = recipe_of_writer(folder, layout);
   const Machine machine = machine_for(r);
-  const std::vector<Tokens> prompts = prompts_of_writer();
   const MeshSizes sizes = mesh_sizes_of(r);
   std::vector<std::vector<Tokens>> written(size_t(sizes.world()));
   run_on_threads(sizes, *machine.mover, [&](const ProcessMesh& mesh) {
     RankRun rank(plan_run(r, *machine.workspace_model, mesh.world->rank()), machine, mesh);
     begin_weights(r, rank.plan.model, rank.state.params, rank.backend, 1);
     RunWriter writer(rank, machine.memory);
-    std::vector<Tokens>& all = written[size_t(mesh.world->rank())];
-    const auto batch = size_t(2 * sizes.dp);
-    for (size_t first = 0; first < prompts.size(); first += batch) {
-      const std::vector<Tokens> some(prompts.begin() + int64_t(first),
-                                     prompts.begin() + int64_t(std::min(first + batch, prompts.size())));
-      for (Tokens& text :
-           generate_texts(writer, {.prompts = some, .how = {.temperature = 0}, .max_tokens = kMostAdded}))
-        all.push_back(std::move(text));
-    }
+    written[size_t(mesh.world->rank())] = texts_of_writer(writer, sizes);
     if (sizes.world() == 1) { EXPECT_EQ(writer.bytes_taken(), rank.plan.memory.writing); }
     EXPECT_LE(writer.bytes_taken(), rank.plan.memory.writing);
   });
@@ -69,14 +74,19 @@ std::vector<Tokens> written_by_run(const fs::path& folder, const RunSettings& la
   return written[0];
 }
 
-// By the command for models, whose passes are others.
+// As the command for models makes one, whose passes are others. `folder` may be an adapter's.
+TextGenerator generator_for(const fs::path& folder, const Machine& machine, const Tokens& prompt, Precision precision) {
+  const auto n = int64_t(prompt.size());
+  return {folder, {.machine = machine, .precision = precision, .texts = {{.prompt = n, .all = n + kMostAdded}}}};
+}
+
+Machine machine_of_writer() { return machine_for(recipe_of_writer(model_of_writer("llama3-rope-tied"), {})); }
+
 std::vector<Tokens> written_by_generator(const fs::path& folder) {
-  const Machine machine = machine_for(recipe_of_writer(folder, {}));
+  const Machine machine = machine_of_writer();
   std::vector<Tokens> written;
   for (const Tokens& prompt : prompts_of_writer()) {
-    const auto n = int64_t(prompt.size());
-    TextGenerator generator(folder,
-                            {.machine = machine, .precision = kF32, .texts = {{.prompt = n, .all = n + kMostAdded}}});
+    TextGenerator generator = generator_for(folder, machine, prompt, kF32);
     written.push_back(
         generate_texts(generator, {.prompts = {prompt}, .how = {.temperature = 0}, .max_tokens = kMostAdded})[0]);
   }
@@ -149,6 +159,120 @@ TEST(RunWriter, TextsPassInFewNumbersThatArePlanned) {
       EXPECT_LE(pass, n);
       EXPECT_GT(8 * pass, 7 * n) << n << " of " << most;
     }
+  }
+}
+
+// An adapter that a step has changed, so that its B is not 0.
+fs::path trained_adapter(const fs::path& base, const fs::path& run, const RunSettings& adapter) {
+  RunSettings all{"eval.tasks=[]",
+                  "run.dir=" + run.string(),
+                  "train.train_iters=1",
+                  "train.log_grad_norms=false",
+                  "optimizer.lr=0.1",
+                  "optimizer.min_lr=0",
+                  "optimizer.lr_decay_style=constant",
+                  "optimizer.lr_warmup_iters=0"};
+  all.insert(all.end(), adapter.begin(), adapter.end());
+  const Recipe r = recipe_of_writer(base, all);
+  testing::train(r, machine_for(r));
+  return run / "checkpoints/step-1";
+}
+
+// An adapter is no part of the base's products, and ZeRO cuts both. What it drops in training it has where it writes.
+TEST(RunWriter, WritesWhatTheAdaptersFolderWould) {
+  const fs::path base = model_of_writer("llama3-rope-tied");
+  const testing::TempDir dir;
+  const std::vector<Tokens> without = written_by_generator(base);
+  const std::vector<RunSettings> layouts{
+      {"adapter.dropout=0.5"}, {"parallel.tp=2"}, {"parallel.dp=2", "parallel.zero_stage=3"}};
+  for (const char* kind : {"lora", "dora"}) {
+    const std::string named = std::string("adapter.kind=") + kind;
+    const fs::path adapter = trained_adapter(base, dir / kind, {named});
+    const std::vector<Tokens> expected = written_by_generator(adapter);
+    EXPECT_NE(expected, without) << kind;
+    for (const RunSettings& layout : std::string(kind) == "lora" ? layouts : std::vector<RunSettings>{RunSettings{}}) {
+      RunSettings all{named, "adapter.path=" + adapter.string()};
+      all.insert(all.end(), layout.begin(), layout.end());
+      EXPECT_EQ(written_by_run(base, all), expected) << fmt::format("{}", fmt::join(all, " "));
+    }
+  }
+}
+
+// Behind a prompt, and behind each of two tokens that follow.
+std::vector<double> logits_of_writer(TextFeeder& model, const Tokens& prompt) {
+  std::vector<double> all;
+  for (const Tokens& ids : {prompt, Tokens{5}, Tokens{11}}) {
+    const std::vector<TextFeeder::More> more{{.text = 0, .ids = ids}};
+    const auto logits = model.feed(more);
+    all.insert(all.end(), logits.begin(), logits.end());
+  }
+  model.end(0);
+  return all;
+}
+
+double distance_of_writers(const std::vector<double>& a, const std::vector<double>& b) {
+  if (a.size() != b.size() || a.empty()) return INFINITY;
+  double squares = 0, of_b = 0;
+  for (size_t i = 0; i < a.size(); ++i) squares += std::pow(a[i] - b[i], 2), of_b += b[i] * b[i];
+  return std::sqrt(squares / of_b);
+}
+
+// With weights as layers read them, not with the masters. The likeliest token may be another where two are nearly as
+// likely: sums of passes of other lengths are rounded otherwise.
+TEST(RunWriter, InBf16ItHasTheLogitsThatTheCheckpointHas) {
+  const fs::path folder = model_of_writer("llama3-rope-tied");
+  const Machine of_generators = machine_of_writer();
+  const Tokens prompt = prompts_of_writer()[0];
+  const auto generated = [&](Precision precision) {
+    TextGenerator generator = generator_for(folder, of_generators, prompt, precision);
+    return logits_of_writer(generator, prompt);
+  };
+  const std::vector<double> alike = generated(kBf16), exact = generated(kF32);
+  for (const RunSettings& layout : {RunSettings{}, RunSettings{"parallel.dp=2", "parallel.zero_stage=3"}}) {
+    RunSettings all{"train.precision=bf16"};
+    all.insert(all.end(), layout.begin(), layout.end());
+    const Recipe r = recipe_of_writer(folder, all);
+    const Machine machine = machine_for(r);
+    run_on_threads(mesh_sizes_of(r), *machine.mover, [&](const ProcessMesh& mesh) {
+      RankRun rank(plan_run(r, *machine.workspace_model, mesh.world->rank()), machine, mesh);
+      begin_weights(r, rank.plan.model, rank.state.params, rank.backend, 1);
+      RunWriter writer(rank, machine.memory);
+      const std::vector<double> here = logits_of_writer(writer, prompt);
+      const double near = distance_of_writers(here, alike), far = distance_of_writers(here, exact);
+      EXPECT_LT(near, 0.02) << "eight bits, some roundings one behind the other";
+      EXPECT_LT(near, far) << "it computes with other weights";
+      EXPECT_LE(writer.bytes_taken(), rank.plan.memory.writing);
+    });
+  }
+}
+
+// Between two texts the weights may change: they are read where the run keeps them now.
+TEST(RunWriter, WritesByTheWeightsAsTheyAreThen) {
+  for (const RunSettings& layout :
+       {RunSettings{"train.precision=bf16"}, RunSettings{"parallel.dp=2", "parallel.zero_stage=3"}}) {
+    const Recipe first = recipe_of_writer(model_of_writer("llama3-rope-tied"), layout);
+    Recipe later = first;
+    later.model.init = InitChoice::random;
+    later.train.seed = 7;
+    const Machine machine = machine_for(first);
+    const MeshSizes sizes = mesh_sizes_of(first);
+    run_on_threads(sizes, *machine.mover, [&](const ProcessMesh& mesh) {
+      const auto begin = [&](RankRun& rank, const Recipe& r) {
+        begin_weights(r, rank.plan.model, rank.state.params, rank.backend, 1);
+      };
+      const int place = mesh.world->rank();
+      RankRun rank(plan_run(first, *machine.workspace_model, place), machine, mesh);
+      begin(rank, first);
+      RunWriter writer(rank, machine.memory);
+      const std::vector<Tokens> before = texts_of_writer(writer, sizes);
+      begin(rank, later);
+      const std::vector<Tokens> behind = texts_of_writer(writer, sizes);
+      RankRun other(plan_run(first, *machine.workspace_model, place), machine, mesh);
+      begin(other, later);
+      RunWriter of_other(other, machine.memory);
+      EXPECT_EQ(behind, texts_of_writer(of_other, sizes)) << fmt::format("{}", fmt::join(layout, " "));
+      EXPECT_NE(behind, before);
+    });
   }
 }
 

@@ -22,7 +22,7 @@ namespace {
 
 using OrderedJson = nlohmann::ordered_json;
 
-static_assert(kMostSamples <= kMostOfQuestion);
+static_assert(kMostSamples <= kMostAnswersOfQuestion);
 
 uint64_t seed_of(const EvalOptions& o) { return uint64_t(o.seed.value_or(1234)); }
 

@@ -117,8 +117,12 @@ class Judge {
       refuse("llama.cpp has a shared expert in deepseek2", "n_shared_experts = 1 or more in its config.json");
     const Routing& r = e.routing;
     if (r.groups > 1 && r.top_groups < r.groups && !r.by_two)
-      refuse("llama.cpp chooses groups of experts by their two best in deepseek2, and the model by the best one",
-             "topk_method = \"greedy\" in its config.json");
+      refuse(
+          fmt::format("topk_method = \"group_limited_greedy\" in its config.json, with n_group = {} and topk_group = "
+                      "{}: llama.cpp chooses groups of experts by their two best in deepseek2, and the model by the "
+                      "best one",
+                      r.groups, r.top_groups),
+          "the Hugging Face folder as it is; with topk_method = \"greedy\" it would be another model");
     if (r.groups > 1 && r.top_groups < r.groups && r.groups == e.count)
       refuse("llama.cpp has two or more experts in a group", "a smaller n_group in its config.json");
   }

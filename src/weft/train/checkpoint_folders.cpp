@@ -9,6 +9,7 @@
 #include "weft/checkpoint/disk_space.h"
 #include "weft/comm/agree.h"
 #include "weft/train/checkpoint_state.h"
+#include "weft/train/phase_heads.h"
 
 #include "weft/recipe/recipe_phases.h"
 
@@ -255,9 +256,10 @@ KeptCheckpoints kept_checkpoints(const Recipe& recipe) {
   KeptCheckpoints kept{.latest = recipe.checkpoint.keep_latest, .best = {}};
   for (const ScoredCheckpoint& best : best_checkpoints(recipe.run.dir, recipe.checkpoint.keep_best))
     kept.best.push_back(best.path);
-  if (has_phases(recipe))
-    for (const PhaseSpan& span : phase_spans(recipe))
-      if (span.own_reference > 0) kept.best.emplace_back(span.recipe.objective.reference);
+  if (!has_phases(recipe)) return kept;
+  for (const PhaseSpan& span : phase_spans(recipe))
+    if (span.own_reference > 0) kept.best.emplace_back(span.recipe.objective.reference);
+  for (const fs::path& last : last_of_dropped_heads(recipe)) kept.best.push_back(last);
   return kept;
 }
 

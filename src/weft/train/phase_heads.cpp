@@ -2,12 +2,28 @@
 
 #include <fmt/ranges.h>
 
+#include "weft/models/hf_config.h"
 #include "weft/models/hf_names.h"
 #include "weft/nn/vocabulary_head.h"
 #include "weft/train/checkpoint_state.h"
 #include "weft/train/first_weights.h"
 
 namespace weft {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Whether the run trains a matrix that is the head of text and nothing else.
+bool trains_text_head_alone(const Recipe& recipe) {
+  if (recipe.adapter.kind != AdapterKind::none) return false;
+  try {
+    return !read_hf_config(recipe.model.path).spec.tied_head;
+  } catch (const Error&) {  // somebody has moved the model away: rather a checkpoint too many
+    return true;
+  }
+}
+
+}  // namespace
 
 std::vector<std::string> begin_other_heads(const Recipe& recipe, const PhaseBefore& before, RankRun& rank,
                                            int num_threads) {
@@ -21,9 +37,24 @@ std::vector<std::string> begin_other_heads(const Recipe& recipe, const PhaseBefo
     notes.push_back(fmt::format("begun anew, as in a run of its own with train.objective = \"{}\": {}",
                                 recipe.train.objective, fmt::join(begun, ", ")));
   if (const auto dropped = trained_only_in(before.model, model); !dropped.empty())
-    notes.push_back(fmt::format("dropped: {}, whose last values are in {} alone, which later saves may remove",
+    notes.push_back(fmt::format("dropped: {}, whose last values are in {} alone, which the run keeps",
                                 fmt::join(dropped, ", "), before.checkpoint.string()));
   return notes;
+}
+
+std::vector<fs::path> last_of_dropped_heads(const Recipe& recipe) {
+  const std::vector<PhaseSpan> spans = phase_spans(recipe);
+  std::vector<fs::path> all;
+  for (size_t i = 1; i < spans.size(); ++i) {
+    const auto drops = [&](ModelHead head) {
+      return has_head(spans[i - 1].recipe.train.objective, head) && !has_head(spans[i].recipe.train.objective, head);
+    };
+    const fs::path last = fs::path(recipe.run.dir) / "checkpoints" / fmt::format("step-{}", spans[i].first_step);
+    if (drops(ModelHead::score) || drops(ModelHead::values) ||
+        (drops(ModelHead::text) && trains_text_head_alone(recipe)))
+      all.push_back(last);
+  }
+  return all;
 }
 
 void mark_late_heads(const PhaseSpan& span, ParamStore& params) {

@@ -19,6 +19,11 @@ struct PhaseBefore {
 std::vector<std::string> begin_other_heads(const Recipe& recipe, const PhaseBefore& before, RankRun& rank,
                                            int num_threads);
 
+// The checkpoints of a run with the last values of heads that its phases drop: each is of the step with which such a
+// phase begins, and may not be there yet. A head of text that is the embedding's table, or that is frozen beside an
+// adapter, is not dropped.
+std::vector<std::filesystem::path> last_of_dropped_heads(const Recipe& recipe);
+
 // Says which weights of a span's model its phases have begun late (ParamStore::begins_late).
 void mark_late_heads(const PhaseSpan& span, ParamStore& params);
 

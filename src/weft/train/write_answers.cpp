@@ -34,7 +34,7 @@ void write_batch(TextFeeder& model, const Asked& asked, const AnswersRequest& r,
   };
   const auto number = [&](int64_t prompt) {
     const size_t i = first + size_t(prompt);
-    return i / r.samples * size_t{kMostOfQuestion} + i % r.samples;
+    return i / r.samples * size_t{kMostAnswersOfQuestion} + i % r.samples;
   };
   const std::vector<Tokens> texts = generate_texts(
       model, {.prompts = prompts, .how = r.how, .max_tokens = asked.most_written, .ends = ends, .number = number});
