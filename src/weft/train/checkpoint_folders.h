@@ -46,7 +46,7 @@ using BeforeChange = std::function<void()>;
 // Which checkpoints of a run stay.
 struct KeptCheckpoints {
   int64_t latest = 0;                       // so many of the newest; 0: all stay
-  std::vector<std::filesystem::path> best;  // these too, whatever their age: the best, and references of phases
+  std::vector<std::filesystem::path> best;  // these too, whatever their age (kept_checkpoints)
 };
 // Which of a run's checkpoints (oldest first, the last one whole) to remove, oldest first. Never the newest.
 std::vector<std::filesystem::path> surplus_of(const std::vector<std::filesystem::path>& all,
@@ -77,8 +77,8 @@ struct ScoredCheckpoint {
 // The at most `most` checkpoints of RUN/checkpoints with the least held-out loss, as they say it themselves: best
 // first, the older first where two are equal. What cannot be read, and what does not say its loss, is left out.
 std::vector<ScoredCheckpoint> best_checkpoints(const std::filesystem::path& run, int64_t most);
-// Which of its checkpoints a run of this recipe keeps: the newest, of those that are there now the best, and those that
-// are the reference of a phase.
+// Which of its checkpoints a run of this recipe keeps: the newest, of those that are there now the best, those that are
+// the reference of a phase, and those with the last values of a head that a phase drops.
 KeptCheckpoints kept_checkpoints(const Recipe& recipe);
 
 }  // namespace weft
