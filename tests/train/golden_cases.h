@@ -1,8 +1,8 @@
 // Every case of the folders of golden cases, by its kind: another folder of such cases is tested as it is.
 #pragma once
-#include <cstdlib>
 #include <set>
 
+#include "golden_folders.h"
 #include "train/golden.h"
 #include "weft/models/hf_config.h"
 
@@ -14,36 +14,14 @@ struct GoldenCase {
   nlohmann::json train, trace;  // null where the folder has none
 };
 
-// The folders of the path in the environment variable WEFT_GOLDEN; without it tests/golden, and those beside the
-// checkout where they are. A case that two folders have under one name is taken once.
-inline std::vector<std::filesystem::path> golden_folders() {
-  std::vector<std::filesystem::path> folders;
-  if (const char* path = std::getenv("WEFT_GOLDEN")) {
-    std::istringstream parts(path);
-    for (std::string part; std::getline(parts, part, ':');)
-      if (!part.empty()) folders.emplace_back(part);
-    return folders;
-  }
-  folders.push_back(std::filesystem::path(kSourceDir) / "tests/golden");
-  for (const char* name : {"golden", "golden2"})
-    if (!shared_dir().empty() && std::filesystem::exists(shared_dir() / name)) folders.push_back(shared_dir() / name);
-  return folders;
-}
-
 inline std::vector<GoldenCase> golden_cases() {
-  std::map<std::string, GoldenCase> cases;
-  for (const std::filesystem::path& folder : golden_folders()) {
-    for (const auto& entry : std::filesystem::directory_iterator(folder)) {
-      if (!entry.is_directory()) continue;
-      const auto json = [&](const char* file) {
-        return std::filesystem::exists(entry.path() / file) ? read_json(entry.path() / file) : nlohmann::json();
-      };
-      const std::string name = entry.path().filename().string();
-      cases.emplace(name, GoldenCase{name, entry.path(), json("train.json"), json("trace.json")});
-    }
-  }
   std::vector<GoldenCase> all;
-  for (auto& [name, found] : cases) all.push_back(std::move(found));
+  for (const auto& [name, folder] : golden_case_folders()) {
+    const auto json = [&, &at = folder](const char* file) {
+      return std::filesystem::exists(at / file) ? read_json(at / file) : nlohmann::json();
+    };
+    all.push_back({name, folder, json("train.json"), json("trace.json")});
+  }
   return all;
 }
 
