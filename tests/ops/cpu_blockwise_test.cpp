@@ -5,7 +5,7 @@
 #include <cstring>
 #include <vector>
 
-#include "support.h"
+#include "golden_folders.h"
 #include "weft/checkpoint/safetensors.h"
 #include "weft/ops/cpu/blockwise.h"
 #include "weft/ops/ref/kernels.h"
@@ -74,11 +74,11 @@ std::vector<float> floats(const SafetensorsFile& file, const std::string& name) 
   return all;
 }
 
-// Another implementation's levels, and its codes, to the byte.
-TEST(Levels, AndCodesAreThoseOfTheGoldenCase) {
-  const auto path = testing::shared_dir() / "golden2/casts/blockwise8.safetensors";
-  if (testing::shared_dir().empty() || !std::filesystem::exists(path)) GTEST_SKIP() << "no " << path;
-  const SafetensorsFile file = SafetensorsFile::open(path);
+// The casts of another implementation: each file of them in the golden folders.
+std::vector<std::filesystem::path> golden_casts() { return testing::golden_files("blockwise8.safetensors"); }
+constexpr const char* kNoCasts = "the golden folders have no blockwise8.safetensors";
+
+void expect_golden_codes(const SafetensorsFile& file) {
   const std::vector<float> x = floats(file, "x");
   for (const Levels which : kBoth) {
     const std::string name = which == Levels::with_sign ? "signed" : "unsigned";
@@ -88,33 +88,44 @@ TEST(Levels, AndCodesAreThoseOfTheGoldenCase) {
     for (size_t i = 0; i < levels.size(); ++i) EXPECT_NEAR(levels[i], map[i], 1e-6 * std::abs(map[i])) << i;
     const auto codes = file.bytes(*file.find(name + ".codes"));
     ASSERT_EQ(codes.size(), x.size());
+    ASSERT_EQ(absmax.size(), (x.size() + size_t(kCodeBlock) - 1) / size_t(kCodeBlock));
     for (size_t b = 0; b < absmax.size(); ++b) {
       const size_t begin = b * size_t(kCodeBlock), end = std::min(x.size(), begin + size_t(kCodeBlock));
       float most = 0;
       for (size_t i = begin; i < end; ++i) most = std::max(most, std::abs(x[i]));
       EXPECT_EQ(most, absmax[b]);
+      const float scale = most > 0 ? most : 1;
       for (size_t i = begin; i < end; ++i) {
         const float value = which == Levels::with_sign ? x[i] : std::abs(x[i]);
         const auto code = uint8_t(codes[i]);
-        EXPECT_EQ(cpu::code_finder(which).code_of(value / most), code) << i;
-        EXPECT_EQ(ref::nearest_code(which, double(value) / double(most)), code) << i;
+        EXPECT_EQ(cpu::code_finder(which).code_of(value / scale), code) << i;
+        EXPECT_EQ(ref::nearest_code(which, double(value) / double(scale)), code) << i;
         EXPECT_NEAR(levels[code] * most, dequantised[i], 1e-6 * std::abs(dequantised[i])) << i;
       }
     }
   }
 }
 
-// The vectorised op on the same numbers: the first moment without memory is the gradient.
-TEST(AdamW8, WritesTheGoldenCodesOfItsGradient) {
-  const auto path = testing::shared_dir() / "golden2/casts/blockwise8.safetensors";
-  if (testing::shared_dir().empty() || !std::filesystem::exists(path)) GTEST_SKIP() << "no " << path;
-  const SafetensorsFile file = SafetensorsFile::open(path);
-  std::vector<float> x = floats(file, "x"), w(x.size(), 0.0f), absmax(4, 0.0f), v_absmax(4, 0.0f), most(4), v_most(4);
+// Another implementation's levels, and its codes, to the byte.
+TEST(Levels, AndCodesAreThoseOfTheGoldenCases) {
+  const std::vector<std::filesystem::path> files = golden_casts();
+  if (files.empty()) GTEST_SKIP() << kNoCasts;
+  for (const std::filesystem::path& file : files) {
+    SCOPED_TRACE(file.string());
+    expect_golden_codes(SafetensorsFile::open(file));
+  }
+}
+
+// The vectorised op on the numbers of a file: the first moment without memory is the gradient.
+void expect_golden_moments(const SafetensorsFile& file) {
+  std::vector<float> x = floats(file, "x"), w(x.size(), 0.0f);
   std::vector<uint8_t> m(x.size(), 127), v(x.size(), 0);
   const auto n = int64_t(x.size());
+  const CodeBlocks at{.cols = n, .stride = n};
+  const auto blocks = size_t(at.num_blocks(n));
+  std::vector<float> absmax(blocks, 0.0f), v_absmax(blocks, 0.0f), most(blocks), v_most(blocks);
   const auto numbers = [](std::vector<float>& of) { return Tensor(of.data(), DType::f32, {int64_t(of.size())}); };
   const auto codes = [](std::vector<uint8_t>& of) { return Tensor(of.data(), DType::u8, {int64_t(of.size())}); };
-  const CodeBlocks at{.cols = n, .stride = n};
   cpu::adamw8_max({.grad = numbers(x),
                    .m = codes(m),
                    .v = codes(v),
@@ -124,7 +135,7 @@ TEST(AdamW8, WritesTheGoldenCodesOfItsGradient) {
                    .v_max = numbers(v_most),
                    .at = at,
                    .beta1 = 0},
-                  {0, 4});
+                  {0, int64_t(blocks)});
   cpu::adamw8({.w = numbers(w),
                .grad = numbers(x),
                .m = codes(m),
@@ -135,9 +146,18 @@ TEST(AdamW8, WritesTheGoldenCodesOfItsGradient) {
                .v_max = numbers(v_most),
                .at = at,
                .beta1 = 0},
-              {0, 4});
+              {0, int64_t(blocks)});
   EXPECT_EQ(absmax, floats(file, "signed.absmax"));
   EXPECT_EQ(std::memcmp(m.data(), file.bytes(*file.find("signed.codes")).data(), m.size()), 0);
+}
+
+TEST(AdamW8, WritesTheGoldenCodesOfItsGradient) {
+  const std::vector<std::filesystem::path> files = golden_casts();
+  if (files.empty()) GTEST_SKIP() << kNoCasts;
+  for (const std::filesystem::path& file : files) {
+    SCOPED_TRACE(file.string());
+    expect_golden_moments(SafetensorsFile::open(file));
+  }
 }
 
 }  // namespace

@@ -5,7 +5,7 @@
 #include <cstring>
 #include <random>
 
-#include "support.h"
+#include "golden_folders.h"
 #include "weft/checkpoint/safetensors.h"
 #include "weft/ops/ref/ref_backend.h"
 #include "weft/sharding/quantise.h"
@@ -133,11 +133,10 @@ TEST(Quantise, ANumberWithoutACodeIsNamed) {
     EXPECT_SAYS(testing::error_of<FileError>([&] { Coded(as, values, 30, {0, 20}, {0, 30}); }), "w: row 7, column 4");
 }
 
-// To the byte.
-TEST(Quantise, CodesAreThoseOfTheGoldenCase) {
-  const std::filesystem::path folder = std::filesystem::path(testing::kSourceDir) / "tests/golden/qlora";
-  const SafetensorsFile file = SafetensorsFile::open(folder / "quantised.safetensors"),
-                        model = SafetensorsFile::open(folder / "model.safetensors");
+// The matrices in codes of a case, to the byte.
+void expect_golden_codes(const std::filesystem::path& quantised) {
+  const SafetensorsFile file = SafetensorsFile::open(quantised),
+                        model = SafetensorsFile::open(quantised.parent_path() / "model.safetensors");
   const auto floats = [](const SafetensorsFile& of, const SafetensorsEntry& entry) {
     const auto bytes = of.bytes(entry);
     std::vector<float> all(bytes.size() / sizeof(float));
@@ -166,7 +165,18 @@ TEST(Quantise, CodesAreThoseOfTheGoldenCase) {
     for (size_t i = 0; i < numbers.size(); ++i)
       ASSERT_NEAR(here[i], numbers[i], 1e-6 * std::abs(numbers[i])) << entry.name << " " << i;
   }
-  EXPECT_EQ(matrices, 14);
+  const auto is_of_codes = [](const SafetensorsEntry& entry) { return entry.name.ends_with(".codes"); };
+  EXPECT_EQ(matrices, std::count_if(file.tensors().begin(), file.tensors().end(), is_of_codes));
+  EXPECT_GT(matrices, 0);
+}
+
+TEST(Quantise, CodesAreThoseOfTheGoldenCases) {
+  const std::vector<std::filesystem::path> files = testing::golden_files("quantised.safetensors");
+  if (files.empty()) GTEST_SKIP() << "the golden folders have no quantised.safetensors";
+  for (const std::filesystem::path& file : files) {
+    SCOPED_TRACE(file.string());
+    expect_golden_codes(file);
+  }
 }
 
 }  // namespace

@@ -91,22 +91,92 @@ bool can_run(const GoldenCase& c, const std::vector<std::string>& overrides) {
   } catch (const ConfigError&) { return false; }
 }
 
-// On twelve each; the next case begins where others have not been.
+bool has_setting(const std::vector<std::string>& layout, const char* key) {
+  return std::any_of(layout.begin(), layout.end(), [&](const std::string& s) { return s.starts_with(key); });
+}
+
+// What a case is run on in any event, where it can be: its sequences cut, its experts dealt out, and both at once.
+struct GoldenNeed {
+  bool cp, ep;
+  bool is_met_by(const std::vector<std::string>& layout) const {
+    return has_setting(layout, "parallel.cp=") == cp && has_setting(layout, "parallel.ep=") == ep;
+  }
+};
+constexpr GoldenNeed kGoldenNeeds[] = {{.cp = true, .ep = false}, {.cp = false, .ep = true}, {.cp = true, .ep = true}};
+constexpr size_t kLayoutsOfACase = 12;
+
+// The layouts of the `number`-th case, by their places in kGoldenLayouts, of those that `runs`: one for each need, then
+// others. The next case begins where others have not been.
+std::vector<size_t> golden_layouts_for(size_t number, const std::function<bool(size_t)>& runs) {
+  const size_t all = kGoldenLayouts.size();
+  std::vector<size_t> chosen;
+  const auto take = [&](size_t i) {
+    const bool taken = std::count(chosen.begin(), chosen.end(), i) == 0 && runs(i);
+    if (taken) chosen.push_back(i);
+    return taken;
+  };
+  for (const GoldenNeed& need : kGoldenNeeds) {
+    std::vector<size_t> some;
+    for (size_t i = 0; i < all; ++i)
+      if (need.is_met_by(kGoldenLayouts[i])) some.push_back(i);
+    for (size_t i = 0; i < some.size(); ++i)
+      if (take(some[(number + i) % some.size()])) break;
+  }
+  for (size_t i = 0; i < all && chosen.size() < kLayoutsOfACase; ++i) take((5 * number + i) % all);
+  return chosen;
+}
+
+// Whatever a case refuses, and wherever it begins.
+TEST(GoldenLayouts, CutSequencesAndDealOutExpertsOfEveryCaseThatCan) {
+  const std::set<std::string> no_experts{"parallel.ep=2", "parallel.ep=4"};
+  const std::set<std::string> of_six{"parallel.ep=2", "parallel.ep=4", "parallel.dp=4", "parallel.pp=4"};  // sequences
+  const std::set<std::string> of_two_blocks{"parallel.ep=4", "parallel.cp=4", "parallel.pp=4",
+                                            "parallel.pipeline_schedule=zbv"};
+  const std::set<std::string> whole_sequences{"parallel.cp=2", "parallel.cp=4"};
+  for (const std::set<std::string>& refused :
+       {std::set<std::string>{}, no_experts, of_six, of_two_blocks, whole_sequences}) {
+    const auto runs = [&](size_t i) {
+      return std::none_of(kGoldenLayouts[i].begin(), kGoldenLayouts[i].end(),
+                          [&](const std::string& s) { return refused.count(s) > 0; });
+    };
+    for (size_t number = 0; number < kGoldenLayouts.size(); ++number) {
+      const std::vector<size_t> chosen = golden_layouts_for(number, runs);
+      EXPECT_EQ(std::set<size_t>(chosen.begin(), chosen.end()).size(), kLayoutsOfACase);
+      EXPECT_EQ(chosen.size(), kLayoutsOfACase);
+      EXPECT_TRUE(std::all_of(chosen.begin(), chosen.end(), runs));
+      for (const GoldenNeed& need : kGoldenNeeds) {
+        const auto is_met_by = [&](size_t i) { return need.is_met_by(kGoldenLayouts[i]); };
+        bool can = false;
+        for (size_t i = 0; i < kGoldenLayouts.size(); ++i) can = can || (runs(i) && is_met_by(i));
+        EXPECT_EQ(std::any_of(chosen.begin(), chosen.end(), is_met_by), can)
+            << number << " cp " << need.cp << " ep " << need.ep;
+      }
+    }
+  }
+}
+
 TEST_P(GoldenCpuSlow, EveryCaseOnManyLayouts) {
   size_t cases = 0;
   for_built_cases([&](const GoldenCase& c) {
-    const size_t first = 5 * cases++;
-    int judged = 0;
-    for (size_t i = 0; i < kGoldenLayouts.size() && judged < 12; ++i) {
-      std::vector<std::string> overrides = kGoldenLayouts[(first + i) % kGoldenLayouts.size()];
+    const auto with_settings = [](std::vector<std::string> layout) {
+      for (const char* more : {"train.micro_batch_size=1", "run.threads=1"}) layout.push_back(more);
+      return layout;
+    };
+    const std::vector<size_t> chosen =
+        golden_layouts_for(cases++, [&](size_t i) { return can_run(c, with_settings(kGoldenLayouts[i])); });
+    EXPECT_GE(chosen.size(), kLayoutsOfACase);
+    const auto is_on = [&](const char* axis) {
+      return std::any_of(chosen.begin(), chosen.end(), [&](size_t i) { return has_setting(kGoldenLayouts[i], axis); });
+    };
+    EXPECT_TRUE(is_on("parallel.cp=") || !can_run(c, with_settings({"parallel.cp=2"}))) << "no sequence is cut";
+    EXPECT_TRUE(is_on("parallel.ep=") || !can_run(c, with_settings({"parallel.ep=2", "parallel.dp=2"})))
+        << "no expert is dealt out";
+    for (const size_t i : chosen) {
+      const std::vector<std::string> overrides = with_settings(kGoldenLayouts[i]);
       SCOPED_TRACE(fmt::format("{}", fmt::join(overrides, " ")));
       const bool invariant = overrides[0] == "train.numerics=invariant";
-      for (const char* more : {"train.micro_batch_size=1", "run.threads=1"}) overrides.push_back(more);
-      if (!can_run(c, overrides)) continue;
       testing::expect_golden(c, cpu(invariant ? "invariant" : "fast", 1), overrides, testing::tolerance_of_layouts(c));
-      ++judged;
     }
-    EXPECT_GE(judged, 12);
   });
 }
 

@@ -7,6 +7,7 @@
 #include <random>
 
 #include "apps/program.h"
+#include "golden_folders.h"
 #include "train/faults.h"
 #include "train/golden.h"
 #include "weft/apps/backends.h"
@@ -59,14 +60,38 @@ TEST(VerifySlow, FindsEveryFamilyEqualOnALayout) {
   }
 }
 
-// Sinks and clamped units; caps, norms on both sides and two kinds of rope; gated shared experts; latents and groups.
+// Sinks and clamped units; caps, norms on both sides and two kinds of rope; norms of whole q and k; gated shared
+// experts; latents and groups; losses of routers, over the global batch too; multi-token prediction.
 TEST(VerifySlow, FindsFamiliesOfExpertsWindowsAndLatentsEqualOnALayout) {
-  for (const char* name : {"gemma2", "gemma3", "gpt-oss", "qwen2-moe", "deepseek-v2-groups"}) {
+  const std::pair<const char*, std::vector<std::string>> families[] = {
+      {"gemma2", {"parallel.pp=2"}},
+      {"gemma3", {"parallel.pp=2"}},
+      {"olmo2", {"parallel.pp=2"}},
+      {"gpt-oss", {"parallel.ep=2"}},
+      {"qwen2-moe", {"parallel.ep=2"}},
+      {"deepseek-v2-groups", {"parallel.ep=2"}},
+      {"moe-zloss-global", {"parallel.ep=2", "moe.z_loss_coef=0.001", "moe.global_aux_loss_coef=0.05"}},
+      {"mtp", {"parallel.ep=2", "parallel.pp=2", "train.mtp_loss_coef=0.3"}}};
+  for (const auto& [name, more] : families) {
     std::vector<std::string> layout{"parallel.dp=2", "parallel.tp=2", "parallel.zero_stage=1", "train.seq_length=16"};
-    layout.push_back(std::string(name).starts_with("gemma") ? "parallel.pp=2" : "parallel.ep=2");
+    layout.insert(layout.end(), more.begin(), more.end());
     const VerifyReport report = report_on(recipe_for(name, layout));
     EXPECT_TRUE(report.equal()) << name << ": " << first_of(report);
     EXPECT_EQ(report.passes.size(), 2u) << name;
+  }
+}
+
+// A part of each head rotates, by factors that the length of a sequence chooses.
+TEST(VerifySlow, FindsPhi3EqualOnALayout) {
+  const auto cases = testing::golden_case_folders();
+  const auto phi3 = cases.find("phi3");
+  if (phi3 == cases.end()) GTEST_SKIP() << "the golden folders have no phi3";
+  for (const char* length : {"train.seq_length=16", "train.seq_length=48"}) {  // short and long factors
+    const VerifyReport report = report_on(recipe_for(
+        "phi3", {"model.path=" + phi3->second.string(), "data.train=" + (phi3->second / "tokens.bin").string(),
+                 "parallel.dp=2", "parallel.tp=2", "parallel.pp=2", "parallel.zero_stage=1", length}));
+    EXPECT_TRUE(report.equal()) << length << ": " << first_of(report);
+    EXPECT_EQ(report.passes.size(), 2u);
   }
 }
 
