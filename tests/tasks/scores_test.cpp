@@ -57,19 +57,22 @@ Machine machine_of(const Recipe::Parallel& layout) {
   return machine_for(recipe);
 }
 
-TextScores scores_on(const Recipe::Parallel& layout, const std::vector<ScoredText>& texts) {
+fs::path model_with_experts() { return fs::path(testing::kSourceDir) / "tests/golden/mixtral"; }
+
+TextScores scores_on(const Recipe::Parallel& layout, const std::vector<ScoredText>& texts,
+                     const fs::path& model = small_model()) {
   Recipe recipe;
   recipe.parallel = layout;
   const Machine machine = machine_of(layout);
   TextScores scores;
   run_on_threads(mesh_sizes_of(recipe), *machine.mover, [&](const ProcessMesh& mesh) {
-    Evaluator evaluator(small_model(), {.machine = machine,
-                                        .precision = kF32,
-                                        .seq_length = 32,
-                                        .micro_batch_size = 2,
-                                        .layout = layout,
-                                        .mesh = mesh,
-                                        .finds_likeliest = true});
+    Evaluator evaluator(model, {.machine = machine,
+                                .precision = kF32,
+                                .seq_length = 32,
+                                .micro_batch_size = 2,
+                                .layout = layout,
+                                .mesh = mesh,
+                                .finds_likeliest = true});
     const TextScores here = evaluator.scores(texts);
     if (mesh.world->rank() == mesh.world->size() - 1) scores = here;
   });
@@ -109,17 +112,29 @@ TEST(TaskScores, AreThoseOfEachTextAlone) {
   EXPECT_GT(found_likeliest, 0u);
 }
 
-TEST(TaskScores, AreTheSameOnEveryLayout) {
-  const std::vector<ScoredText> texts = some_texts();
-  const TextScores one = scores_on({}, texts);
-  for (const Recipe::Parallel& layout :
-       {Recipe::Parallel{.tp = 2}, Recipe::Parallel{.pp = 2}, Recipe::Parallel{.cp = 2}, Recipe::Parallel{.dp = 2},
-        Recipe::Parallel{.dp = 2, .tp = 2, .pp = 2}}) {
-    const TextScores many = scores_on(layout, texts);
+void expect_scores_of_one_rank(const std::vector<Recipe::Parallel>& layouts, const std::vector<ScoredText>& texts,
+                               const fs::path& model) {
+  const TextScores one = scores_on({}, texts, model);
+  for (size_t l = 0; l < layouts.size(); ++l) {
+    const TextScores many = scores_on(layouts[l], texts, model);
     ASSERT_EQ(many.log_probs.size(), one.log_probs.size());
-    for (size_t i = 0; i < texts.size(); ++i) EXPECT_NEAR(many.log_probs[i], one.log_probs[i], 1e-4) << i;
-    EXPECT_EQ(many.likeliest, one.likeliest);
+    for (size_t i = 0; i < texts.size(); ++i)
+      EXPECT_NEAR(many.log_probs[i], one.log_probs[i], 1e-4) << "layout " << l << ", text " << i;
+    EXPECT_EQ(many.likeliest, one.likeliest) << "layout " << l;
   }
+}
+
+TEST(TaskScores, AreTheSameOnEveryLayout) {
+  expect_scores_of_one_rank({{.tp = 2}, {.pp = 2}, {.cp = 2}, {.dp = 2}, {.dp = 2, .tp = 2, .pp = 2}}, some_texts(),
+                            small_model());
+}
+
+// Ranks of ep take part in each other's windows, also where they have none of their own.
+TEST(TaskScores, OfExpertsOnRanksOfTheirOwnAreTheSame) {
+  std::vector<ScoredText> texts = some_texts();
+  expect_scores_of_one_rank({{.dp = 2, .ep = 2}, {.cp = 2, .ep = 2}}, texts, model_with_experts());
+  texts.resize(1);
+  expect_scores_of_one_rank({{.dp = 2, .ep = 2}}, texts, model_with_experts());
 }
 
 // Two stages take the places' prompts in portions of 400 rows, and these two at once: products of 308 rows need more
@@ -156,14 +171,14 @@ class TaskCommand : public ::testing::Test {
     spill(dir_ / "lambada.jsonl", lambada);
     spill(dir_ / "gsm8k.jsonl", gsm8k);
   }
-  EvalWords words(const EvalWords& more) const {
-    EvalWords all{"eval", small_model().string(), "--tokenizer",        "byte",  "--threads",
-                  "1",    "--tasks-dir",          dir_.path().string(), "--json"};
+  EvalWords words(const EvalWords& more, const fs::path& model = small_model()) const {
+    EvalWords all{"eval", model.string(), "--tokenizer",        "byte",  "--threads",
+                  "1",    "--tasks-dir",  dir_.path().string(), "--json"};
     all.insert(all.end(), more.begin(), more.end());
     return all;
   }
-  EvalJson results(const EvalWords& more) const {
-    const Finished f = weft(words(more));
+  EvalJson results(const EvalWords& more, const fs::path& model = small_model()) const {
+    const Finished f = weft(words(more, model));
     EXPECT_EQ(f.status, 0) << f.err;
     return EvalJson::parse(f.out);
   }
@@ -192,10 +207,22 @@ TEST_F(TaskCommand, SaysTheSameOnLayouts) {
   ASSERT_EQ(one["results"].size(), 3u);
   EXPECT_EQ(one["results"][0]["samples"].size(), 5u);
   EXPECT_EQ(one["results"][2]["samples"][1]["gold"], "2");
-  for (const char* layout : {"parallel.tp=2", "parallel.pp=2", "parallel.dp=2"}) {
+  for (const char* layout : {"parallel.tp=2", "parallel.pp=2", "parallel.dp=2", "parallel.cp=2"}) {
     EvalWords words = tasks;
     words.insert(words.begin(), layout);
     expect_same(one, results(words), layout);
+  }
+}
+
+// Five prompts in batches of two for each of two ranks: at last one of them writes, and the other lends its experts.
+TEST_F(TaskCommand, OfExpertsOnRanksOfTheirOwnSaysTheSame) {
+  const EvalWords tasks{"--tasks", "piqa,gsm8k", "--max-tokens", "4", "--micro-batch-size", "2"};
+  const EvalJson one = results(tasks, model_with_experts());
+  ASSERT_EQ(one["results"].size(), 2u);
+  for (const char* other : {"parallel.dp=2", "parallel.cp=2"}) {
+    EvalWords words = tasks;
+    words.insert(words.begin(), {other, "parallel.ep=2"});
+    expect_same(one, results(words, model_with_experts()), other);
   }
 }
 
