@@ -27,7 +27,7 @@ struct GoldenTolerance {
   double logp = 2e-5;                         // absolute, of sums of log-probabilities
   bool loss_is_absolute = false;              // the loss may be near 0
   const nlohmann::json* deviation = nullptr;  // of the trace from fp64; a term may be ten times as far off
-  int64_t first_tie = 1;                      // steps before this one are held to kGoldenF32
+  int64_t first_tie = 1;                      // steps before this one are held to kGoldenF32, or to their deviation
 };
 
 // f32: the bounds that the traces' own distance from fp64 allows (tests/golden/README.md). bf16 has eight bits:
@@ -46,7 +46,8 @@ inline constexpr GoldenTolerance kGoldenNearTies{
 // the first update of this one weight, lr / 3 x g / (g + eps), is 1.4e-5 off, and rewards by as much from step 2 on
 // (1.9e-5 at most on twelve layouts, of which those that round in another order have 3e-6). The loss of a pair is
 // -log sigmoid of the difference of two rewards, so it moves by no more than they (1.2e-5, built by clang). Step 1 has
-// no part in it, nor has fp64 (GoldenRefSlow): both are held to README's bounds.
+// no part in it, nor has fp64 (GoldenRefSlow): both are held to README's bounds. Any reward model may have such a
+// weight, as most have more of them.
 inline constexpr double kSmallestGradientTerm = 4e-5;
 inline constexpr GoldenTolerance kGoldenBf16{.loss = 2e-3, .grad_norm = 6e-2, .tensor_norm = 6e-2, .weights = 0};
 inline constexpr GoldenTolerance kGoldenF16{.loss = 2.5e-4, .grad_norm = 8e-3, .tensor_norm = 8e-3, .weights = 0};
@@ -243,8 +244,14 @@ inline std::vector<nlohmann::json> step_lines(const std::filesystem::path& metri
   return lines;
 }
 
-inline const GoldenTolerance& of_step(const GoldenTolerance& tolerance, int64_t step) {
-  return step < tolerance.first_tie ? kGoldenF32 : tolerance;
+inline GoldenTolerance of_step(const GoldenTolerance& tolerance, int64_t step) {
+  if (step >= tolerance.first_tie) return tolerance;
+  GoldenTolerance early = kGoldenF32;
+  if (tolerance.deviation == nullptr) return early;
+  early.deviation = tolerance.deviation;
+  early.loss = std::max(early.loss, 10 * tolerance.deviation->value("loss", 0.0));
+  early.grad_norm = std::max(early.grad_norm, 10 * tolerance.deviation->value("grad_norm", 0.0));
+  return early;
 }
 
 // What a run folder holds beside the case's trace: every step, every tensor's first gradient and every final weight's

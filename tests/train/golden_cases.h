@@ -148,14 +148,14 @@ inline void expect_known_keys(const GoldenCase& c) {
 }
 
 // In f32: what the cases' tables allow (README.md of their folders), or ten times the trace's own distance from fp64
-// where that is more. Traces of the first set do not say theirs; one of experts may say before which step its router's
-// choices are no ties (`first_tie`). Of a reward model step 1 is held to less, where the trace itself is.
+// where that is more. Traces of the first set do not say theirs. The first steps of qwen3-moe-aux, and step 1 of a
+// reward model, are held to tighter bounds (golden.h says why).
 inline GoldenTolerance f32_tolerance(const GoldenCase& c) {
   const auto deviation = c.trace.find("f64_deviation");
   if (deviation == c.trace.end()) {
     if (c.train.value("aux_loss_coef", 0.0) == 0) return kGoldenF32;
     GoldenTolerance t = kGoldenNearTies;
-    t.first_tie = c.trace.value("first_tie", t.first_tie);
+    if (c.name == "qwen3-moe-aux") t.first_tie = 10;
     return t;
   }
   const auto larger = [&](const char* key, double least) { return std::max(least, 10 * deviation->value(key, 0.0)); };
@@ -170,8 +170,7 @@ inline GoldenTolerance f32_tolerance(const GoldenCase& c) {
     t.term = kSmallestGradientTerm;
     t.loss = std::max(t.loss, t.term);
     t.loss_is_absolute = true;
-    const auto is_near = [&](const char* reward) { return deviation->value(reward, 0.0) <= kGoldenF32.term; };
-    if (is_near("reward_chosen_absolute") && is_near("reward_rejected_absolute")) t.first_tie = 2;
+    t.first_tie = 2;
   }
   if (kind_of(c) == "grpo" || kind_of(c) == "ppo") {  // a loss that may be near 0
     t.loss_is_absolute = true;

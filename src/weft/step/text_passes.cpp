@@ -90,8 +90,7 @@ void TextPasses::run_dry() {
     run(books.next(std::vector<CacheBooks::Next>{{.text = 0, .position = all - n, .ids = ids}}));
   }
   const std::vector<CachedRun> seen{{0, std::min(all, pages_ * KvPages::kRows), 0}};
-  for (int64_t n = step_.writes; n > 0; n = texts_of_pass(n - 1, step_.writes))
-    run(any_step(size_t(n), seen, cp_of(step_)));
+  for (const int64_t n : planned_numbers_of_texts(step_.writes)) run(any_step(size_t(n), seen, cp_of(step_)));
 }
 
 }  // namespace weft

@@ -13,8 +13,9 @@ namespace weft {
 // fetched unit by unit, as in any pass.
 //
 // Every pass that may come is planned, whatever texts there are: the tokens of a prompt pass in portions of one text,
-// whose lengths are powers of two; those that follow pass together, one of each text. Where ranks of cp keep parts of
-// texts, or experts are shared by ranks with other texts, prompts pass token by token too.
+// whose lengths are powers of two; those that follow pass together, one of each of so many texts as texts_of_pass says.
+// Where ranks of cp keep parts of texts, or experts are shared by ranks with other texts, prompts pass token by token
+// too.
 class TextPasses {
  public:
   // All are borrowed. `weights` are of such a step, and allocated; `memory` holds the caches till the end, and a pass.
@@ -34,7 +35,7 @@ class TextPasses {
   CacheBooks& books() { return books_; }
   // In the books, behind the texts: one whose only token a rank feeds that has nothing else to feed.
   int64_t filler() const { return step_.writes; }
-  // As run_decoding.
+  // As run_decoding. Of a portion of one text, or of a token each of so many texts that texts_of_pass leaves none out.
   Tensor run(const DecodingRows& rows);
   // All that may come, on memory that only counts.
   void run_dry();

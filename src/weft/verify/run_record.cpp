@@ -161,7 +161,7 @@ void find_sizes(RunRecord::Step& step) {
 // r lr largest / (sqrt(v) + eps): where an element's own gradients are small, by far more than the part r of any update
 // of the tensor. A weight that begins at zero is made of its updates alone, so that relative to its largest element one
 // with small gradients is off by up to largest / eps times as much as the gradients. Relative to its reach, it is off
-// by as much as they are, and the same bounds hold.
+// by as much as they are, and the same bounds hold. One that begins larger is held to its own size.
 void find_reaches(RunRecord& record, const Recipe::Optimizer& o) {
   std::map<std::string, double> largest;  // of a weight's gradients so far, as they were clipped
   const RunRecord::Step* before = nullptr;
@@ -171,7 +171,7 @@ void find_reaches(RunRecord& record, const Recipe::Optimizer& o) {
     const double seen = 1 - std::pow(o.adam_beta2, double(s + 1));  // of the second moments, which begin at zero
     for (auto& [name, weight] : step.weights) {
       const auto squares = step.states.find("exp_avg_sq of " + name);
-      if (squares == step.states.end()) continue;
+      if (squares == step.states.end() || record.first_weights.at(name).largest > 0) continue;
       double& most = largest[name];
       most = std::max(most, clip * step.gradients.at(name).size);
       weight.reach = before != nullptr ? before->weights.at(name).reach : std::vector<double>(weight.values.size());

@@ -22,8 +22,9 @@ struct WholeTensor {
   std::vector<double> values;
   double largest = 0;  // absolute
   double size = 0;     // that distances are relative to: the largest, unless all of it is rounding noise
-  // Of each element of a weight that AdamW updates: how far it would have moved so far, at the recipe's full learning
-  // rate, had its gradients been as large as the tensor's largest and its second moments what they are. Else empty.
+  // Of each element of a weight that begins at zero and that AdamW updates: how far it would have moved so far, at the
+  // recipe's full learning rate, had its gradients been as large as the tensor's largest and its second moments what
+  // they are. Else empty.
   std::vector<double> reach = {};
   double size_of(size_t element) const { return reach.empty() ? size : std::max(size, reach[element]); }
 };
