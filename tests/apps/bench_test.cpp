@@ -68,6 +68,17 @@ TEST(BenchScaling, RefusesALayoutThatChangesTheRun) {
   EXPECT_SAYS(f.err, "--layouts run.backend=ref: [run] is the same for all layouts; write run.backend=ref before");
 }
 
+TEST(BenchScaling, RefusesToReplaceATrace) {
+  const testing::TempDir dir;
+  testing::spill(dir / "trace", "of another step");
+  const Finished f = weft({"bench", "scaling", std::string(testing::kSourceDir) + "/bench/llama-8x512.toml",
+                           "model.path=" + std::string(testing::kSourceDir) + "/tests/golden/llama-gqa",
+                           "train.seq_length=8", "--iters=1", "--trace", (dir / "trace").string()});
+  EXPECT_EQ(f.status, 2);
+  EXPECT_SAYS(f.err, "is there already; name another file, or add --again");
+  EXPECT_EQ(testing::slurp(dir / "trace"), "of another step");
+}
+
 // Also where a step only computes, and learns from no other rank how many rows its experts have.
 TEST(BenchScaling, ExpertsMayLieOnOtherRanks) {
   testing::TempDir dir;

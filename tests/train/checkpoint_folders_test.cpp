@@ -52,13 +52,13 @@ using Names = std::vector<std::string>;
 
 TEST(CheckpointFolders, TheNewestStayWhateverTheirNumber) {
   const std::vector<fs::path> all{"a", "b", "c"};
-  EXPECT_EQ(surplus_of(all, {.latest = 2, .best = {}}), std::vector<fs::path>{"a"});
-  EXPECT_EQ(surplus_of(all, {.latest = 1, .best = {}}), (std::vector<fs::path>{"a", "b"}));
-  EXPECT_TRUE(surplus_of(all, {.latest = 3, .best = {}}).empty());
-  EXPECT_TRUE(surplus_of(all, {.latest = 0, .best = {}}).empty());
-  EXPECT_EQ(surplus_of(all, {.latest = 1, .best = {"a"}}), std::vector<fs::path>{"b"});  // the best stay
+  EXPECT_EQ(surplus_of(all, {.latest = 2, .whatever_age = {}}), std::vector<fs::path>{"a"});
+  EXPECT_EQ(surplus_of(all, {.latest = 1, .whatever_age = {}}), (std::vector<fs::path>{"a", "b"}));
+  EXPECT_TRUE(surplus_of(all, {.latest = 3, .whatever_age = {}}).empty());
+  EXPECT_TRUE(surplus_of(all, {.latest = 0, .whatever_age = {}}).empty());
+  EXPECT_EQ(surplus_of(all, {.latest = 1, .whatever_age = {"a"}}), std::vector<fs::path>{"b"});  // which stays
   const Folder run({5, 20, 100});
-  prune_checkpoints(run.dir.path(), {.latest = 2, .best = {}});
+  prune_checkpoints(run.dir.path(), {.latest = 2, .whatever_age = {}});
   EXPECT_EQ(run.names(), (Names{"step-100", "step-20"}));
 }
 
@@ -71,7 +71,7 @@ TEST(CheckpointFolders, KilledAtAnyMomentOfPruningNoHalfCheckpointKeepsItsName) 
     const pid_t pid = fork();
     if (pid == 0) {
       int left = changes;
-      prune_checkpoints(run.dir.path(), {.latest = 1, .best = {}}, [&] {
+      prune_checkpoints(run.dir.path(), {.latest = 1, .whatever_age = {}}, [&] {
         if (left-- == 0) _exit(7);
       });
       _exit(0);
@@ -84,7 +84,7 @@ TEST(CheckpointFolders, KilledAtAnyMomentOfPruningNoHalfCheckpointKeepsItsName) 
     EXPECT_EQ(run.find().path, run.at(30)) << changes;
     EXPECT_EQ(run.resume().path, run.at(30)) << changes;
     for (const std::string& name : run.names()) EXPECT_EQ(name.find('.'), std::string::npos) << name << " " << changes;
-    prune_checkpoints(run.dir.path(), {.latest = 1, .best = {}});
+    prune_checkpoints(run.dir.path(), {.latest = 1, .whatever_age = {}});
     EXPECT_EQ(run.names(), Names{"step-30"}) << changes;
   }
   EXPECT_GT(changes, 10);  // two renames, and five entries of each folder
@@ -128,7 +128,7 @@ TEST(CheckpointFolders, DamagedOnesArePassedOverSetAsideAndGoWhenTheyAreReplaced
   EXPECT_EQ(run.resume().path, run.at(10));
   EXPECT_EQ(run.names(), (Names{"step-10", "step-20.damaged", "step-30.damaged"}));
   make_checkpoint(run.at(20), 20);
-  prune_checkpoints(run.dir.path(), {.latest = 1, .best = {}});
+  prune_checkpoints(run.dir.path(), {.latest = 1, .whatever_age = {}});
   EXPECT_EQ(run.names(), (Names{"step-20", "step-30.damaged"}));
 }
 
@@ -179,14 +179,15 @@ std::vector<std::string> room_for(const Folder& run, const KeptCheckpoints& kept
 TEST(CheckpointFolders, RoomIsMadeOnlyWhereItSuffices) {
   const Folder run({10, 20, 30});
   spill(run.dir / "checkpoints/step-40.tmp", "");
-  EXPECT_TRUE(room_for(run, {.latest = 3, .best = {}}, 1).empty());  // there is room
+  EXPECT_TRUE(room_for(run, {.latest = 3, .whatever_age = {}}, 1).empty());  // there is room
   EXPECT_EQ(run.names(), (Names{"step-10", "step-20", "step-30"}));
-  EXPECT_TRUE(room_for(run, {.latest = 2, .best = {}}, kHuge).empty());  // nothing would suffice: only what is surplus
+  EXPECT_TRUE(
+      room_for(run, {.latest = 2, .whatever_age = {}}, kHuge).empty());  // nothing would suffice: only what is surplus
   EXPECT_EQ(run.names(), (Names{"step-20", "step-30"}));
   make_huge(run.at(20));
-  EXPECT_TRUE(room_for(run, {.latest = 0, .best = {}}, kHuge).empty());
+  EXPECT_TRUE(room_for(run, {.latest = 0, .whatever_age = {}}, kHuge).empty());
   EXPECT_EQ(run.names(), (Names{"step-20", "step-30"}));
-  EXPECT_EQ(room_for(run, {.latest = 2, .best = {}}, kHuge).size(), 1u);
+  EXPECT_EQ(room_for(run, {.latest = 2, .whatever_age = {}}, kHuge).size(), 1u);
   EXPECT_EQ(run.names(), Names{"step-30"});
 }
 
@@ -195,7 +196,7 @@ TEST(CheckpointFolders, ForRoomTheDamagedGoFirstAndTheNewestWholeOneAndTheBestSt
   spill(run.at(50) / "config.json", "[]");
   spill(run.at(40) / "config.json", "[]");
   make_huge(run.at(50));
-  const auto notes = room_for(run, {.latest = 5, .best = {run.at(10)}}, kHuge);
+  const auto notes = room_for(run, {.latest = 5, .whatever_age = {run.at(10)}}, kHuge);
   EXPECT_EQ(run.names(), (Names{"step-10", "step-30"}));
   ASSERT_EQ(notes.size(), 5u);
   EXPECT_NE(notes[0].find("step-50/config.json: it is not what was saved"), std::string::npos) << notes[0];
@@ -207,7 +208,9 @@ TEST(CheckpointFolders, WhereNoneIsWholeNoneGoesForRoom) {
   const Folder run({10, 20});
   for (const int64_t step : {10, 20}) spill(run.at(step) / "config.json", "[]");
   make_huge(run.at(10));
-  EXPECT_NE(error_of([&] { room_for(run, {.latest = 2, .best = {}}, kHuge); }).find("none of its checkpoints is whole"),
+  EXPECT_NE(error_of([&] {
+              room_for(run, {.latest = 2, .whatever_age = {}}, kHuge);
+            }).find("none of its checkpoints is whole"),
             std::string::npos);
   EXPECT_EQ(run.names(), (Names{"step-10", "step-20"}));
 }

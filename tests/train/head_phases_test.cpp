@@ -1,7 +1,9 @@
 // Phases whose objective has another head of the model: a reward model's score, PPO's values, or logits again.
+#include "small_disk.h"
 #include "train/row_phases.h"
 #include "weft/plan/phase_plans.h"
 #include "weft/train/checkpoint_folders.h"
+#include "weft/train/room.h"
 
 namespace weft {
 namespace {
@@ -112,7 +114,7 @@ TEST_F(HeadPhases, ValuesBehindTextAreTheRunThatBeginsWithItsWeights) {
   EXPECT_TRUE(weights("whole", 4) == weights("tail", 2));
 }
 
-// The reference is the checkpoint of a model that has values too, which what goes on leaves there.
+// The reference is the checkpoint of a model that has values too. The new phase ignores those values.
 TEST_F(HeadPhases, PreferencesBehindValuesAreTheRunThatBeginsWithItsWeights) {
   const Metrics whole =
       train(recipe("whole", plain_text({"checkpoint.keep_latest=1"}), {{1, rollouts()}, {2, preferences()}}));
@@ -202,9 +204,28 @@ TEST_F(HeadPhases, TheCheckpointWithWhatAPhaseDropsStays) {
                         " alone, which the run keeps");
 }
 
+// Two phases drop a head. Behind them the run has both checkpoints, its newest and the one that it saves.
+TEST_F(HeadPhases, RoomIsWantedForCheckpointsWithWhatPhasesDrop) {
+  const auto recipe_of = [&](const std::string& run) {
+    return recipe(run, plain_text({"checkpoint.keep_latest=1", "checkpoint.save_interval=1", "train.train_iters=5"}),
+                  {{1, rewards()}, {2, words()}});
+  };
+  const RunPlan plan = plan_run(without_phases(recipe_of("run")), *machine_for(recipe_of("run")).workspace_model);
+  const int64_t one = checkpoint_bytes(plan.model, *plan.optimizer, plan.step.precision.stat).total;
+  const auto judge_on = [&](const std::string& name, int64_t bytes) -> std::optional<std::string> {
+    const testing::SmallDisk disk(dir_ / name, bytes);
+    if (!disk.mounted()) return {};
+    return judge_checkpoint_room(recipe_of(name + "/run"), plan);
+  };
+  const auto three = judge_on("three", one * 7 / 2), four = judge_on("four", one * 9 / 2);
+  if (!three || !four) GTEST_SKIP() << "needs the right to mount a small file system";
+  EXPECT_SAYS(*three, "4 (phases keep 2 of them) do not fit");
+  EXPECT_EQ(*four, "");
+}
+
 TEST_F(HeadPhases, AHeadOfTextThatIsATableOrFrozenIsNotDropped) {
   const auto kept = [&](const std::string& model) {
-    return kept_checkpoints(recipe("run", plain_text({model}), {{1, rewards()}, {2, words()}})).best;
+    return kept_checkpoints(recipe("run", plain_text({model}), {{1, rewards()}, {2, words()}})).whatever_age;
   };
   using Paths = std::vector<fs::path>;
   const fs::path text = checkpoint("run", 1), score = checkpoint("run", 2);

@@ -2,10 +2,16 @@
 #include "weft/train/run_tasks.h"
 #include "weft/train/evaluate.h"
 
+#include <sys/inotify.h>
+#include <unistd.h>
+
+#include <array>
+
 #include "support.h"
 #include "token_files.h"
 #include "train/golden.h"
 #include "weft/apps/backends.h"
+#include "weft/base/descriptor.h"
 #include "weft/recipe/recipe_phases.h"
 #include "weft/tasks/sandbox.h"
 #include "weft/train/checkpoint_folders.h"
@@ -172,17 +178,54 @@ TEST_F(RunTasksTestSlow, WrittenAnswersAreThoseOfTheWeightsOfTheStep) {
   EXPECT_EQ(metrics.tasks.size(), 3u);
 }
 
+// Of programs, which may write nothing: each opens one of these files, by its process, and the system tells of that.
+class OpenedFiles {
+ public:
+  explicit OpenedFiles(const fs::path& folder) : folder_(fs::absolute(folder)), events_(::inotify_init1(IN_NONBLOCK)) {
+    fs::create_directories(folder_);
+    for (int i = 0; i < kFiles; ++i) spill(folder_ / std::to_string(i), "");
+    watches_ = ::inotify_add_watch(events_, folder_.c_str(), IN_OPEN | IN_CLOSE_NOWRITE) >= 0;
+  }
+  bool watches() const { return watches_; }
+  std::string program_line() const {
+    return fmt::format("import os\nopen('{}/' + str(os.getpid() % {})).close()\n", folder_.string(), kFiles);
+  }
+  // Since the last time. Equal events that follow each other would be one: a file is closed before it is opened again,
+  // unless two programs that run at once share it.
+  int count() const {
+    int opened = 0;
+    alignas(inotify_event) std::array<char, 4096> some;
+    for (ssize_t size; (size = ::read(events_, some.data(), some.size())) > 0;)
+      for (ssize_t at = 0; at < size;) {
+        const auto* event = reinterpret_cast<const inotify_event*>(some.data() + at);
+        opened += (event->mask & IN_OPEN) != 0 && (event->mask & IN_ISDIR) == 0 ? 1 : 0;
+        at += ssize_t(sizeof *event + event->len);
+      }
+    return opened;
+  }
+
+ private:
+  static constexpr int kFiles = 64;
+  fs::path folder_;
+  Descriptor events_;
+  bool watches_ = false;
+};
+
 // One rank runs the programs, which are right or wrong whatever this model writes into their text in quotes; all ranks
 // have the results that the next phase requires.
 TEST_F(RunTasksTestSlow, ProgramsAreRunByOneRankForAll) {
   if (find_python().empty()) GTEST_SKIP() << "there is no python3";
+  const OpenedFiles opened(dir_ / "opened");
+  ASSERT_TRUE(opened.watches());
   std::string rows;
   for (const int expected : {1, 2})
-    rows += nlohmann::json{{"prompt", "# coding: latin-1\ndef f():\n    return 1\ns = r'''"},
-                           {"entry_point", "f"},
-                           {"test", fmt::format("'''\ndef check(c):\n    assert c() == {}\n", expected)}}
-                .dump() +
-            "\n";
+    rows +=
+        nlohmann::json{
+            {"prompt", "# coding: latin-1\ndef f():\n    return 1\ns = r'''"},
+            {"entry_point", "f"},
+            {"test", fmt::format("'''\n{}def check(c):\n    assert c() == {}\n", opened.program_line(), expected)}}
+            .dump() +
+        "\n";
   spill(dir_ / "humaneval.jsonl", rows);
   Recipe::Phase phase{1, {{"optimizer.lr", "1e-3"}}};
   phase.require = {"humaneval.pass@1 >= 0.5"};
@@ -191,6 +234,7 @@ TEST_F(RunTasksTestSlow, ProgramsAreRunByOneRankForAll) {
                        "parallel.dp=2",       "eval.tasks=humaneval=" + (dir_ / "humaneval.jsonl").string()};
   const Metrics good = train(recipe("good", settings, {phase}));
   ASSERT_EQ(good.tasks.size(), 1u);
+  EXPECT_EQ(opened.count(), 2) << "each program once, whatever the number of ranks";
   EXPECT_EQ(good.tasks[0].step, 1);
   EXPECT_EQ(good.tasks[0].results.at(0), (std::pair<std::string, double>("humaneval.pass@1", 0.5)));
   EXPECT_EQ(good.steps.size(), 2u);

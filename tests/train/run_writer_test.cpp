@@ -146,6 +146,37 @@ TEST(RunWriter, WritesManyTextsInGroups) {
   EXPECT_LE(writer.bytes_taken(), rank.plan.memory.writing);
 }
 
+// A rank passes 36 texts and then 2, while the other passes 5 and then a filler; and fillers from where its prompts
+// end.
+TEST(RunWriter, GroupsOfUnequalRanksPassTogether) {
+  const fs::path folder = model_of_writer("llama3-rope-tied");
+  const std::vector<Tokens> expected = written_by_generator(folder), prompts = prompts_of_writer();
+  const Recipe r = recipe_of_writer(
+      folder, {"train.micro_batch_size=40", "train.global_batch_size=80", "parallel.dp=2", "parallel.zero_stage=3"});
+  const Machine machine = machine_for(r);
+  run_on_threads(mesh_sizes_of(r), *machine.mover, [&](const ProcessMesh& mesh) {
+    const int place = mesh.world->rank();
+    RankRun rank(plan_run(r, *machine.workspace_model, place), machine, mesh);
+    begin_weights(r, rank.plan.model, rank.state.params, rank.backend, 1);
+    RunWriter writer(rank, machine.memory);
+    const auto vocabulary = size_t(writer.model().vocab_size), texts = size_t(place == 0 ? 38 : 5);
+    std::vector<TextFeeder::More> more;
+    for (size_t i = 0; i < texts; ++i) more.push_back({.text = int64_t(i), .ids = prompts[i % prompts.size()]});
+    for (size_t step = 0; step < size_t(kMostAdded); ++step) {
+      const std::span<const double> logits = writer.feed(more);
+      for (size_t i = 0; i < texts; ++i) {
+        const Tokens& all = expected[i % expected.size()];
+        const auto of_text = logits.subspan(i * vocabulary, vocabulary);
+        EXPECT_EQ(std::max_element(of_text.begin(), of_text.end()) - of_text.begin(), all.at(step))
+            << "rank " << place << ", text " << i << ", token " << step;
+        more[i].ids = std::span(all).subspan(step, 1);
+      }
+    }
+    for (size_t i = 0; i < texts; ++i) writer.end(int64_t(i));
+    EXPECT_LE(writer.bytes_taken(), rank.plan.memory.writing);
+  });
+}
+
 // What passes is planned, and few numbers of texts are.
 TEST(RunWriter, TextsPassInFewNumbersThatArePlanned) {
   for (const int64_t most : {1, 7, 32, 33, 100, 511, 512, 1000}) {

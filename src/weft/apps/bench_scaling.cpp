@@ -233,6 +233,7 @@ void print(const std::vector<Layout>& layouts) {
 }
 
 int bench_layouts(const BenchOptions& o, std::vector<Layout> layouts, const RankProcess& process) {
+  if (process.leads() && !o.trace.empty()) require_replaceable("--trace", o.trace, o.again);
   const Recipe base = layouts[0].recipe;
   const int cores = base.run.threads > 0 ? int(base.run.threads) : usable_cores();
   share_cores(layouts, cores, int(process.here.size()));
@@ -280,10 +281,7 @@ int bench_scaling(const BenchOptions& o) {
   const Recipe& last = layouts.back().recipe;
   const Launched launched = launched_as(environment);
   const int world = mesh_sizes_of(last).world();
-  const auto can_start = [&] {
-    check_launch(last, world, launched);
-    if (!o.trace.empty()) require_replaceable("--trace", o.trace, o.again);
-  };
+  const auto can_start = [&] { check_launch(last, world, launched); };
   if (const auto status = first_rank_says(launched, kExitUsage, can_start)) return *status;
   if (last.run.ranks != RanksKind::mpi) return bench_layouts(o, std::move(layouts), {});
   check_mpi_is_built_in();

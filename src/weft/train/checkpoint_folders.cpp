@@ -64,8 +64,8 @@ void remove_halves(const fs::path& run, const BeforeChange& before) {
     if (!fs::exists(all[i] / "weft" / "state.json", ignored)) remove_folder(all[i], before);
 }
 
-bool is_best(const KeptCheckpoints& kept, const fs::path& one) {
-  return std::find(kept.best.begin(), kept.best.end(), one) != kept.best.end();
+bool stays_at_any_age(const KeptCheckpoints& kept, const fs::path& one) {
+  return std::find(kept.whatever_age.begin(), kept.whatever_age.end(), one) != kept.whatever_age.end();
 }
 
 // Tries checkpoints from the newest on, in the order that the first rank sees; all ranks use its names.
@@ -167,7 +167,7 @@ FoundCheckpoint find_checkpoint_to_resume(const fs::path& run, Communicator& ran
 std::vector<fs::path> surplus_of(const std::vector<fs::path>& all, const KeptCheckpoints& kept) {
   if (kept.latest <= 0 || all.size() <= size_t(kept.latest)) return {};
   std::vector<fs::path> surplus(all.begin(), all.end() - std::ptrdiff_t(kept.latest));
-  std::erase_if(surplus, [&](const fs::path& one) { return is_best(kept, one); });
+  std::erase_if(surplus, [&](const fs::path& one) { return stays_at_any_age(kept, one); });
   return surplus;
 }
 
@@ -189,9 +189,10 @@ std::vector<fs::path> may_go_of(const fs::path& run, const KeptCheckpoints& kept
   const auto at = std::find(older.begin(), older.end(), newest);
   if (at == older.end()) return {};  // somebody has moved it away
   const auto damaged = at + 1;
-  std::copy_if(damaged, older.end(), std::back_inserter(go), [&](const fs::path& one) { return !is_best(kept, one); });
+  std::copy_if(damaged, older.end(), std::back_inserter(go),
+               [&](const fs::path& one) { return !stays_at_any_age(kept, one); });
   older.erase(damaged, older.end());
-  for (const fs::path& path : surplus_of(older, {.latest = 1, .best = kept.best})) go.push_back(path);
+  for (const fs::path& path : surplus_of(older, {.latest = 1, .whatever_age = kept.whatever_age})) go.push_back(path);
   return go;
 }
 
@@ -253,13 +254,13 @@ std::vector<ScoredCheckpoint> best_checkpoints(const std::filesystem::path& run,
 }
 
 KeptCheckpoints kept_checkpoints(const Recipe& recipe) {
-  KeptCheckpoints kept{.latest = recipe.checkpoint.keep_latest, .best = {}};
+  KeptCheckpoints kept{.latest = recipe.checkpoint.keep_latest, .whatever_age = {}};
   for (const ScoredCheckpoint& best : best_checkpoints(recipe.run.dir, recipe.checkpoint.keep_best))
-    kept.best.push_back(best.path);
+    kept.whatever_age.push_back(best.path);
   if (!has_phases(recipe)) return kept;
   for (const PhaseSpan& span : phase_spans(recipe))
-    if (span.own_reference > 0) kept.best.emplace_back(span.recipe.objective.reference);
-  for (const fs::path& last : last_of_dropped_heads(recipe)) kept.best.push_back(last);
+    if (span.own_reference > 0) kept.whatever_age.emplace_back(span.recipe.objective.reference);
+  for (const fs::path& last : last_of_dropped_heads(recipe)) kept.whatever_age.push_back(last);
   return kept;
 }
 

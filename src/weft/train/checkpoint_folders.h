@@ -45,8 +45,10 @@ using BeforeChange = std::function<void()>;
 
 // Which checkpoints of a run stay.
 struct KeptCheckpoints {
-  int64_t latest = 0;                       // so many of the newest; 0: all stay
-  std::vector<std::filesystem::path> best;  // these too, whatever their age (kept_checkpoints)
+  int64_t latest = 0;  // so many of the newest; 0: all stay
+  // These too: the best, references of phases, and those with the last values of a head that a phase drops. Some may
+  // not be there yet (kept_checkpoints).
+  std::vector<std::filesystem::path> whatever_age;
 };
 // Which of a run's checkpoints (oldest first, the last one whole) to remove, oldest first. Never the newest.
 std::vector<std::filesystem::path> surplus_of(const std::vector<std::filesystem::path>& all,
@@ -58,9 +60,9 @@ void prune_checkpoints(const std::filesystem::path& run, const KeptCheckpoints& 
 
 // Before a save: removes what a crash left behind and surplus checkpoints. If `bytes` are not free then, it also
 // removes damaged and older checkpoints, as many as needed, even those within `kept.latest` (unless that is 0), but
-// never the newest whole one nor `kept.best`. It checks hashes first, newest first; the ranks share the reading.
-// Collective. Returns notes for the user, on the first rank, whose `kept` and `bytes` count. Throws the same FileError
-// on all; where none is whole, before anything is removed for room.
+// never the newest whole one nor `kept.whatever_age`. It checks hashes first, newest first; the ranks share the
+// reading. Collective. Returns notes for the user, on the first rank, whose `kept` and `bytes` count. Throws the same
+// FileError on all; where none is whole, before anything is removed for room.
 std::vector<std::string> make_room(const std::filesystem::path& run, const KeptCheckpoints& kept, int64_t bytes,
                                    Communicator& ranks, int num_threads);
 

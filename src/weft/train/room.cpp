@@ -8,6 +8,7 @@
 #include "weft/checkpoint/disk_space.h"
 #include "weft/train/checkpoint_folders.h"
 #include "weft/train/checkpoint_state.h"
+#include "weft/train/checkpoints_wanted.h"
 
 namespace weft {
 namespace {
@@ -60,33 +61,14 @@ int64_t bytes_of(const std::vector<fs::path>& folders) {
   return bytes;
 }
 
-// How many of the steps that are left are multiples of `every`, or the last. Of a run by epochs it is not known yet how
-// many steps there are: then it is as if there were some.
-int64_t times_left(const Recipe& recipe, int64_t step, int64_t every) {
-  const int64_t last = recipe.train.train_iters;
-  if (last == 0) return every == 0 ? 1 : 2;
-  if (step >= last) return 0;
-  if (every == 0) return 1;
-  return last / every - step / every + (last % every != 0);
+std::vector<fs::path> without(std::vector<fs::path> all, const std::vector<fs::path>& some) {
+  std::erase_if(all, [&](const fs::path& one) { return std::find(some.begin(), some.end(), one) != some.end(); });
+  return all;
 }
 
-// How many checkpoints beside those that stay the run comes to have at once.
-struct Wanted {
-  int64_t count;
-  std::string name;
-};
-Wanted wanted_of(const Recipe& recipe, int64_t step, int64_t num_staying) {
-  const int64_t saves = times_left(recipe, step, recipe.checkpoint.save_interval);
-  const int64_t best = recipe.checkpoint.keep_best;
-  if (recipe.checkpoint.keep_latest == 0 && recipe.train.train_iters > 0)
-    return {saves, fmt::format("the {} that are to be kept", saves)};
-  if (best > 1) {  // the best, of which the newest may be one, while the next is written
-    const int64_t most =
-        recipe.train.train_iters == 0 ? best + 1 : saves + times_left(recipe, step, recipe.train.eval_interval);
-    const int64_t count = std::clamp<int64_t>(best + 1 - num_staying, 1, most);
-    return {count, fmt::format("{} (checkpoint.keep_best = {}, and the one that is being saved)", count, best)};
-  }
-  return {std::min<int64_t>(saves, num_staying > 0 ? 1 : 2), "two"};
+Recipe without_best(Recipe recipe) {
+  recipe.checkpoint.keep_best = 0;
+  return recipe;
 }
 
 }  // namespace
@@ -109,15 +91,18 @@ std::string judge_checkpoint_room(const Recipe& recipe, const RunPlan& plan) {
                            one.largest_file, *largest),
                "until then no save will succeed");
   if (!free) return "";
-  // What a save may remove: everything that is no checkpoint, and checkpoints other than the newest and the best.
+  // What a save may remove: everything that is no checkpoint, and checkpoints other than the newest and those that stay
+  // whatever their age.
   const std::vector<fs::path> may_go =
-      keep > 0 ? surplus_of(all, {.latest = 1, .best = kept_checkpoints(recipe).best}) : std::vector<fs::path>();
+      keep > 0 ? surplus_of(all, {.latest = 1, .whatever_age = kept_checkpoints(recipe).whatever_age})
+               : std::vector<fs::path>();
   const int64_t room = *free + bytes_below(run / "checkpoints") - bytes_of(all) + bytes_of(may_go);
   if (one.total > room)
     return say(fmt::format("a checkpoint has {} bytes, and {} are free there: free {} more, or choose another run.dir",
                            one.total, room, one.total - room),
                "until then no save will succeed");
-  const Wanted wanted = wanted_of(recipe, step, int64_t(all.size() - may_go.size()));
+  const WantedCheckpoints wanted = wanted_checkpoints(
+      recipe, {.staying = without(all, may_go), .for_phases = kept_checkpoints(without_best(recipe)).whatever_age});
   if (one.total * wanted.count <= room) return "";
   return fmt::format(
       "{}: a checkpoint has {} bytes, and {} are free there: {} do not fit, so that saves will fail; free {} more, or "
