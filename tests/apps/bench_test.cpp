@@ -71,9 +71,10 @@ TEST(BenchScaling, RefusesALayoutThatChangesTheRun) {
 TEST(BenchScaling, RefusesToReplaceATrace) {
   const testing::TempDir dir;
   testing::spill(dir / "trace", "of another step");
-  const Finished f = weft({"bench", "scaling", std::string(testing::kSourceDir) + "/bench/llama-8x512.toml",
-                           "model.path=" + std::string(testing::kSourceDir) + "/tests/golden/llama-gqa",
-                           "train.seq_length=8", "--iters=1", "--trace", (dir / "trace").string()});
+  const Finished f =
+      weft({"bench", "scaling", std::string(testing::kSourceDir) + "/bench/llama-8x512.toml",
+            "model.path=" + std::string(testing::kSourceDir) + "/tests/golden/llama-gqa", "train.seq_length=8",
+            "train.micro_batch_size=2", "--iters=1", "--trace", (dir / "trace").string()});
   EXPECT_EQ(f.status, 2);
   EXPECT_SAYS(f.err, "is there already; name another file, or add --again");
   EXPECT_EQ(testing::slurp(dir / "trace"), "of another step");
