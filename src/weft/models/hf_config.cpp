@@ -356,6 +356,10 @@ std::string_view model_type_of(Family family) { return name_of_family(family).mo
 void train_mtp(HfConfig& config, double loss_coef) {
   if (loss_coef == 0) return;
   ModelSpec& spec = config.spec;
+  if (spec.has_mtp()) {  // the config of a plan, from which another one is made
+    spec.mtp_loss_coef = loss_coef;
+    return;
+  }
   if (spec.unread_layers != 1)
     throw ConfigError(fmt::format(
         "train.mtp_loss_coef = {}: weft trains one module of multi-token prediction, as DeepSeek's models have it "
