@@ -45,6 +45,7 @@ class Process {
       signal(SIGXFSZ, SIG_IGN);  // then write fails with EFBIG instead
       setrlimit(RLIMIT_FSIZE, &limit);
     }
+    for (const int sent : {SIGHUP, SIGINT, SIGTERM}) signal(sent, SIG_DFL);  // a shell's background job ignores some
     execvp(argv[0], argv.data());
     _exit(127);
   }
