@@ -98,7 +98,23 @@ Tensor Adapter::room_for_dropped(Pass& p, const Tensor& x) const {
   return dropout_.spec(p).p > 0 ? p.compute(p.scratch, {x.rows(), x.cols()}, x.place) : Tensor{};
 }
 
+bool Adapter::may_join(const Pass& p) const {
+  return p.precision.compute == p.precision.stat && dropout_.spec(p).p == 0;
+}
+
+bool Adapter::forward_joins(const Pass& p, int64_t tokens) const { return may_join(p) && tokens > a_->shape()[1]; }
+
+bool Adapter::dgrad_joins(const Pass& p, int64_t tokens) const {
+  const int64_t targets = a_->shape()[0] / rank_;
+  return may_join(p) && tokens * targets > b_->shape()[0];
+}
+
 void Adapter::forward(Pass& p, Saved& s, Tensor x, Tensor y) const {
+  narrow(p, s, x);
+  again(p, s, y);
+}
+
+void Adapter::narrow(Pass& p, Saved& s, Tensor x) const {
   const bool is_sum = a_->spec().place.tp() == Spmd::Shard1;
   s.narrow = p.compute(p.till_wgrad, {x.rows(), a_->shape()[0]}, is_sum ? x.place.on_tp(Spmd::Partial) : x.place);
   {
@@ -106,7 +122,6 @@ void Adapter::forward(Pass& p, Saved& s, Tensor x, Tensor y) const {
     p.be.run(Matmul{.a = dropped(p, x, room_for_dropped(p, x)), .b = a_->value, .out = s.narrow, .trans_b = true});
   }
   p.be.run(Axpby{.x = s.narrow, .out = s.narrow, .a = scale_});
-  again(p, s, y);
 }
 
 void Adapter::again(Pass& p, const Saved& s, Tensor y) const {
@@ -118,7 +133,7 @@ void Adapter::again(Pass& p, const Saved& s, Tensor y) const {
                     .accumulate = true});
 }
 
-void Adapter::dgrad(Pass& p, Saved& s, Tensor dy, Tensor dx) const {
+void Adapter::dnarrow(Pass& p, Saved& s, Tensor dy) const {
   const bool is_sum = b_->spec().place.tp() == Spmd::Shard0;
   s.dnarrow =
       p.compute(p.dgrad_till_wgrad, {dy.rows(), a_->shape()[0]}, is_sum ? dy.place.on_tp(Spmd::Partial) : dy.place);
@@ -128,6 +143,10 @@ void Adapter::dgrad(Pass& p, Saved& s, Tensor dy, Tensor dx) const {
                     .out = of_target(s.dnarrow, rows_[i]),
                     .accumulate = i > 0 && rows_[i - 1].target == rows_[i].target});
   p.be.run(Axpby{.x = s.dnarrow, .out = s.dnarrow, .a = scale_});
+}
+
+void Adapter::dgrad(Pass& p, Saved& s, Tensor dy, Tensor dx) const {
+  dnarrow(p, s, dy);
   Scope temporaries(*p.scratch);
   const Tensor through = room_for_dropped(p, dx);
   p.be.run(Matmul{.a = s.dnarrow, .b = a_->value, .out = through ? through : dx, .accumulate = !through});
@@ -138,10 +157,11 @@ void Adapter::add_to_matrix(Pass& p, Tensor w) const {
   Scope temporaries(*p.scratch);
   const Tensor a = p.compute(p.scratch, a_->shape(), a_->spec().place);
   p.be.run(Axpby{.x = a_->value, .out = a, .a = scale_});
+  const bool by_columns = a_->spec().place.tp() == Spmd::Shard1;
   for (const Rows& rows : rows_)
     p.be.run(Matmul{.a = rows.of(b_->value, rows.held),
                     .b = a.slice_rows(rows.target * rank_, rank_),
-                    .out = w.slice_rows(rows.first, rows.count).placed(w.place.on_tp(rows.held)),
+                    .out = w.slice_rows(rows.first, rows.count).placed(by_columns ? w.place : w.place.on_tp(rows.held)),
                     .accumulate = true});
 }
 

@@ -42,18 +42,27 @@ class Adapter {
   double scale() const { return scale_; }
   // What A has for a target: rows of it, columns of x A^T.
   Tensor a_of(const Rows& rows) const { return a_->value.slice_rows(rows.target * rank_, rank_); }
+  // Whether W + scale B A, made for it, multiplies so many tokens in fewer operations than A and B beside W: in forward
+  // B's product is left out, in dgrad A's. Not in bf16 and f16, which would round what A and B add away.
+  bool forward_joins(const Pass& p, int64_t tokens) const;
+  bool dgrad_joins(const Pass& p, int64_t tokens) const;
+  // Forward in two: what A makes of x; then `again`, or a product with the sum of both matrices.
+  void narrow(Pass& p, Saved& s, Tensor x) const;
   // Adds to y.
   void forward(Pass& p, Saved& s, Tensor x, Tensor y) const;
   // In dgrad: adds to y what forward added.
   void again(Pass& p, const Saved& s, Tensor y) const;
-  // w [out, in] += scale B A, in the rows of targets; where W is not cut by columns.
+  // w, of W's shape and placement, += scale B A in the rows of targets.
   void add_to_matrix(Pass& p, Tensor w) const;
+  // Dgrad's first half: what B makes of dy.
+  void dnarrow(Pass& p, Saved& s, Tensor dy) const;
   // Adds to dx.
   void dgrad(Pass& p, Saved& s, Tensor dy, Tensor dx) const;
   // Adds to A.grad, B.grad. Reads no weight.
   void wgrad(Pass& p, const Saved& s, Tensor x, Tensor dy) const;
 
  private:
+  bool may_join(const Pass& p) const;
   Tensor dropped(Pass& p, const Tensor& x, Tensor y) const;
   Tensor room_for_dropped(Pass& p, const Tensor& x) const;
   Tensor of_target(const Tensor& narrow, const Rows& rows) const {

@@ -34,21 +34,22 @@ Tensor Linear::Rows::columns(const Tensor& y, Spmd everywhere) const {
   return y.slice_cols(first, count).placed(cut ? y.place : y.place.on_tp(everywhere));
 }
 
-// These rows of W: the numbers of codes in scratch, till the caller's Scope ends.
-Tensor Linear::matrix(Pass& p, const Rows& rows) const {
+// These rows of w, or where there is none of W: the numbers of codes in scratch, till the caller's Scope ends.
+Tensor Linear::matrix(Pass& p, const Rows& rows, const Tensor& w) const {
+  if (w) return rows.of(w, rows.held);
   return numbers_.in_codes() ? numbers_.part(p, rows.part) : rows.of(w_->value, rows.held);
 }
 
-void Linear::multiply(Pass& p, Tensor x, Tensor y, const Param* bias) const {
+void Linear::multiply(Pass& p, Tensor x, Tensor y, const Param* bias, Tensor w) const {
   for (const Rows& run : runs_) {
     Scope temporaries(*p.scratch);
     const Matmul product{.a = x,
-                         .b = matrix(p, run),
+                         .b = matrix(p, run, w),
                          .out = run.columns(y, Spmd::Replicate),
                          .trans_b = true,
                          .bias = bias ? run.of(bias->value, run.held) : Tensor{}};
-    if (numbers_.in_codes())
-      p.be.run(product);  // every rank has made the numbers of the whole matrix
+    if (numbers_.in_codes() || w)
+      p.be.run(product);  // every rank has made the whole matrix
     else
       multiply_shared(p, product);
   }
@@ -59,10 +60,11 @@ void Linear::add_bias(Pass& p, Tensor y) const {
     if (b_) p.be.run(AddRow{.b = run.of(b_->value, run.held), .y = run.columns(y, Spmd::Replicate)});
 }
 
-void Linear::dgrad(Pass& p, Tensor dy, Tensor dx) const {
+void Linear::dgrad_with(Pass& p, Tensor w, Tensor dy, Tensor dx) const {
   for (const Rows& run : runs_) {
     Scope temporaries(*p.scratch);
-    p.be.run(Matmul{.a = run.columns(dy, Spmd::Partial), .b = matrix(p, run), .out = dx, .accumulate = run.first > 0});
+    p.be.run(
+        Matmul{.a = run.columns(dy, Spmd::Partial), .b = matrix(p, run, w), .out = dx, .accumulate = run.first > 0});
   }
 }
 

@@ -28,12 +28,15 @@ class Linear {
   int64_t out() const { return w_->shape()[0]; }
   const Param& weight() const { return *w_; }
   const MatrixNumbers& numbers() const { return numbers_; }
-  void forward(Pass& p, Tensor x, Tensor y) const { multiply(p, x, y, b_); }
+  void forward(Pass& p, Tensor x, Tensor y) const { multiply(p, x, y, b_, {}); }
+  // With `w`, of W's shape and placement, in its place; not where W is in codes.
+  void forward_with(Pass& p, Tensor w, Tensor x, Tensor y) const { multiply(p, x, y, b_, w); }
   // Forward in two: y = x W^T; then y += b.
-  void multiply(Pass& p, Tensor x, Tensor y) const { multiply(p, x, y, nullptr); }
+  void multiply(Pass& p, Tensor x, Tensor y) const { multiply(p, x, y, nullptr, {}); }
   void add_bias(Pass& p, Tensor y) const;
-  void dgrad(Pass& p, Tensor dy, Tensor dx) const;
-  void wgrad(Pass& p, Tensor x, Tensor dy) const;  // adds to W.grad, b.grad, where they learn
+  void dgrad(Pass& p, Tensor dy, Tensor dx) const { dgrad_with(p, {}, dy, dx); }
+  void dgrad_with(Pass& p, Tensor w, Tensor dy, Tensor dx) const;  // as forward_with
+  void wgrad(Pass& p, Tensor x, Tensor dy) const;                  // adds to W.grad, b.grad, where they learn
 
  private:
   struct Rows {  // of W that are held alike; of a W in codes, of one part
@@ -43,8 +46,8 @@ class Linear {
     Tensor of(const Tensor& w, Spmd on_tp) const;
     Tensor columns(const Tensor& y, Spmd everywhere) const;
   };
-  void multiply(Pass& p, Tensor x, Tensor y, const Param* bias) const;
-  Tensor matrix(Pass& p, const Rows& rows) const;
+  void multiply(Pass& p, Tensor x, Tensor y, const Param* bias, Tensor w) const;
+  Tensor matrix(Pass& p, const Rows& rows, const Tensor& w) const;
   Param* w_;
   Param* b_ = nullptr;
   MatrixNumbers numbers_;

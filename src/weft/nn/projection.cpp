@@ -10,8 +10,8 @@ Projection::Projection(ParamStore& params, const std::string& name, const Linear
 void Projection::forward(Pass& p, Saved& s, Tensor x, Tensor y) const {
   if (!is_adapted(p)) return linear_.forward(p, x, y);
   if (!magnitude_) {
-    linear_.forward(p, x, y);
-    return adapter_->forward(p, s.adapter, x, y);
+    adapter_->narrow(p, s.adapter, x);
+    return again(p, s, x, y);
   }
   const Tensor z = s.magnitude.z = p.compute(p.till_dgrad, {y.rows(), y.cols()}, y.place);
   linear_.multiply(p, x, z);
@@ -25,12 +25,20 @@ void Projection::again(Pass& p, Saved& s, Tensor x, Tensor y) const {
     magnitude_->again(p, s.magnitude, y);
     return linear_.add_bias(p, y);
   }
+  if (may_join() && adapter_->forward_joins(p, x.rows())) {
+    Scope temporaries(*p.scratch);
+    return linear_.forward_with(p, joined(p), x, y);
+  }
   linear_.forward(p, x, y);
   if (adapter_) adapter_->again(p, s.adapter, y);
 }
 
 void Projection::dgrad(Pass& p, Saved& s, Tensor dy, Tensor dx) const {
   Scope temporaries(*p.scratch);
+  if (may_join() && adapter_->dgrad_joins(p, dy.rows())) {
+    adapter_->dnarrow(p, s.adapter, dy);
+    return linear_.dgrad_with(p, joined(p), dy, dx);
+  }
   const Tensor dz = magnitude_ ? magnitude_->dgrad(p, s.magnitude, dy) : dy;
   linear_.dgrad(p, dz, dx);
   if (adapter_) adapter_->dgrad(p, s.adapter, dz, dx);
@@ -46,12 +54,19 @@ Projection::Matrix Projection::matrix(Pass& p) const {
   const Param& w = linear_.weight();
   WEFT_CHECK(w.parts().size() == 1, "{}: a matrix of {} parts as one", w.spec().name, w.parts().size());
   if (!is_adapted(p)) return {.rows = linear_.numbers().part(p, 0)};
-  Matrix m{.rows = p.compute(p.scratch, w.shape(), w.spec().place)};
+  Matrix m{.rows = joined(p)};
   if (magnitude_) m.factor = magnitude_->factor(p);
-  Scope temporaries(*p.scratch);
-  p.be.run(Copy{.from = linear_.numbers().part(p, 0), .to = m.rows});
-  adapter_->add_to_matrix(p, m.rows);
   return m;
+}
+
+// W + scale B A, in scratch till the caller's Scope ends.
+Tensor Projection::joined(Pass& p) const {
+  const Param& w = linear_.weight();
+  const Tensor sum = p.compute(p.scratch, w.shape(), w.spec().place);
+  Scope temporaries(*p.scratch);
+  p.be.run(Copy{.from = linear_.numbers().whole(p), .to = sum});
+  adapter_->add_to_matrix(p, sum);
+  return sum;
 }
 
 }  // namespace weft
