@@ -360,6 +360,19 @@ TEST(Adapter, TheScoreOfARewardModelLearnsInFullBesideIt) {
               "has no score");
 }
 
+TEST(Adapter, TheValuesOfPpoLearnInFullBesideIt) {
+  ModelSpec model = testing::tiny_llama();
+  model.predicts_values = true;
+  model.adapter = adapter_of(model, {.rank = 2, .trains_score = true}, "test");
+  model.adapter->base_codes = WeightCodes::nf4;
+  for (const ParamSpec& p : all_params(model))
+    EXPECT_EQ(p.learns(), p.is_adapter || p.name == "value.weight" || p.name == "value.bias") << p.name;
+  const std::vector<HfTensor> tensors = adapter_tensors(model);
+  ASSERT_EQ(tensors.size(), 2u * 2 * 7 + 2);
+  EXPECT_EQ(tensors[tensors.size() - 2].name, "v_head.summary.weight");
+  EXPECT_EQ(tensors.back().name, "v_head.summary.bias");
+}
+
 // A third of the products of a step are gradients of weights; an adapter's own are few where it is narrow.
 TEST(Adapter, NoGradientOfFrozenWeightsIsComputed) {
   ModelSpec plain = testing::tiny_llama();

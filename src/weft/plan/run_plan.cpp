@@ -203,13 +203,14 @@ void add_adapter(const Recipe& r, HfConfig& config) {
                     r.model.path, config.adapter->base));
   const Recipe::Adapter& a = r.adapter;
   if (a.kind == AdapterKind::none) return;
+  const bool rewards = r.train.objective == ObjectiveKind::reward;
   PeftConfig adapter{.base = r.model.path,
                      .rank = a.rank,
                      .alpha = a.alpha,
                      .rslora = a.rslora,
                      .dora = has_magnitudes(a.kind),
                      .dropout = a.dropout,
-                     .trains_score = r.train.objective == ObjectiveKind::reward,
+                     .trains_score = rewards || config.spec.predicts_values,
                      .base_codes = base_codes_of(a),
                      .targets = a.targets};
   if (!a.path.empty()) {
@@ -225,14 +226,15 @@ void add_adapter(const Recipe& r, HfConfig& config) {
                       a.path, name_of(there.base_codes),
                       adapter.base_codes == WeightCodes::none ? "full" : name_of(adapter.base_codes),
                       kind_of(there.dora, true), name_of(there.base_codes)));
-    if (there.trains_score != adapter.trains_score)
+    if (there.trains_score != rewards)
       throw ConfigError(fmt::format(
           "adapter.path = \"{}\" {}", a.path,
-          adapter.trains_score
+          rewards
               ? "has no score (modules_to_save), which train.objective = \"reward\" trains beside it; the nearest that "
                 "works: weft merge, and the merged model in model.path"
               : "is of a reward model; the nearest that works: train.objective = \"reward\""));
     there.base = adapter.base;
+    there.trains_score = adapter.trains_score;  // values begin anew where it has none
     there.dropout = a.dropout;
     there.base_codes = adapter.base_codes;
     if (there.rank != a.rank || there.alpha != a.alpha || there.rslora != a.rslora || there.dora != adapter.dora)
