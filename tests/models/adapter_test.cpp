@@ -50,6 +50,7 @@ std::vector<std::pair<std::string, ModelSpec>> adapted_models() {
       {"qwen3", with_adapter(testing::tiny_qwen3())},
       {"attention beside experts", with_adapter(testing::tiny_experts(), {"q_proj", "o_proj"})},
       {"experts", with_adapter(testing::tiny_experts())},
+      {"experts, dropping", with_adapter(testing::tiny_experts(), {"all-linear"}, 0.3)},
       {"some of experts", with_adapter(testing::tiny_experts(), {"*.experts.*.up_proj", "*.0.*.experts.*.down_proj"})},
       {"latent", with_adapter(testing::tiny_latent())},
       {"latent lite, dropping", with_adapter(testing::tiny_latent_lite(), {"all-linear"}, 0.3)},

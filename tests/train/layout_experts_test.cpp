@@ -26,7 +26,8 @@ TEST_F(ExpertScores, EqualThoseOfOneRank) {
   }
 }
 
-// Each expert has a pair of its own for each of its matrices, which lies and is summed where the expert is.
+// Each expert has a pair of its own for each of its matrices, which lies and is summed where the expert is; and drops
+// the same of a token's row, wherever that came from.
 TEST_F(ExpertAdapters, EqualThoseOfOneRank) {
   testing::Choice c = first_choice();
   for (const auto& [cut, ep] :
@@ -34,6 +35,7 @@ TEST_F(ExpertAdapters, EqualThoseOfOneRank) {
         std::pair{Cut{"mixtral-qlora", "4", "1", "1", "true", "1", "1f1b", "3", "none"}, "2"}}) {
     set(c, cut);
     c["parallel.ep"] = ep;
+    c["model.hidden_dropout"] = cut.tp[0] == '1' ? "0" : "0.1";
     EXPECT_TRUE(judge(c)) << testing::text_of(c);
   }
 }
@@ -51,8 +53,10 @@ TEST_F(ExpertAdaptersSlow, EqualThoseOfOneRankOnMoreLayouts) {
         std::pair{Cut{"deepseek-v3-moe-lora", "1", "2", "1", "true", "2", "1f1b", "0", "selective"}, "2"}}) {
     set(c, cut);
     c["parallel.ep"] = ep;
+    c["model.hidden_dropout"] = cut.cp[0] == '1' && cut.tp[0] == '1' ? "0" : "0.1";
     EXPECT_TRUE(judge(c)) << testing::text_of(c);
   }
+  c["model.hidden_dropout"] = "0";
   set(c, {"mixtral-lora", "2", "1", "2", "true", "2", "1f1b", "1", "none"});
   c["parallel.ep"] = "1";
   c["train.numerics"] = "invariant";

@@ -89,14 +89,6 @@ void override_losses(const Recipe& r, ModelSpec& model) {
 // Targets are weighed by forward-only passes of the model and its reference, which drop nothing.
 void refuse_dropout(const Recipe& r, const ModelSpec& model) {
   const Dropouts& d = model.dropout;
-  if (model.adapter && model.adapter->has_experts() && r.adapter.dropout > 0)
-    throw ConfigError(fmt::format(
-        "adapter.dropout = {} cannot run: {} is of an expert, whose rows come from many ranks and are not "
-        "dropped yet; the nearest that works: adapter.dropout = 0, or adapter.targets without experts",
-        r.adapter.dropout,
-        std::find_if(model.adapter->targets.begin(), model.adapter->targets.end(), [](const AdapterSpec::Target& t) {
-          return t.of_expert;
-        })->module));
   if (has_magnitudes(r.adapter.kind) && r.adapter.dropout > 0)
     throw ConfigError(
         fmt::format("adapter.dropout = {} cannot run: with adapter.kind = \"{}\" PEFT multiplies the base with what "
