@@ -113,9 +113,6 @@ TEST_F(AdapterRunSlow, MagnitudesGoOnToTheBitAndAreMerged) {
   auto config = nlohmann::json::parse(testing::slurp(one / "adapter_config.json"));
   EXPECT_EQ(config["use_dora"], true);
   EXPECT_SAYS(train("lora", {"adapter.path=" + one.string()}).err, "adapter.kind=dora");
-  const Finished dropping = train("dropping", {dora, "adapter.dropout=0.1"});
-  EXPECT_EQ(dropping.status, 2);
-  EXPECT_SAYS(dropping.err, "adapter.dropout = 0.1 cannot run");
   config["use_dora"] = false;
   const fs::path changed = dir_ / "changed";  // without weft/, which knows how it was
   fs::create_directory(changed);
@@ -323,7 +320,6 @@ TEST_F(AdapterRun, WhatCannotRunIsRefusedBeforeItBegins) {
   EXPECT_SAYS(refusal({"adapter.quant_type=int8"}), "adapter.quant_type = \"int8\" has no effect");
   EXPECT_SAYS(refusal({"load_in_4bit=true"}), "adapter.kind");
   EXPECT_SAYS(refusal({"use_dora=true"}), "adapter.kind");
-  EXPECT_SAYS(refusal({"adapter.kind=qdora", "adapter.dropout=0.1"}), "with adapter.kind = \"qdora\" PEFT");
   ASSERT_EQ(train("run", {"train.train_iters=1"}).status, 0);
   const std::string folder = checkpoint("run", 1).string();
   EXPECT_SAYS(refusal({"model.path=" + folder}), "name the base model there");

@@ -59,6 +59,7 @@ std::vector<std::pair<std::string, ModelSpec>> adapted_models() {
       {"dora", with_magnitudes(with_adapter(testing::tiny_qwen3()))},
       {"dora of some",
        with_magnitudes(with_adapter(testing::tiny_llama(), {"k_proj", "up_proj", "*.layers.1.*down_proj"}))},
+      {"dora, dropping", with_magnitudes(with_adapter(testing::tiny_qwen3(), {"k_proj", "o_proj", "up_proj"}, 0.3))},
       {"dora fused", with_magnitudes(with_adapter(fused))},
       {"dora of gpt2", with_magnitudes(with_adapter(testing::tiny_gpt2()))},
       {"dora of latent", with_magnitudes(with_adapter(testing::tiny_latent()))},
@@ -305,6 +306,25 @@ TEST(Adapter, BeginsAsTheModelItself) {
     const double adapted = TinyRun(model, {}).evaluate(), alone = TinyRun(plain, {}).evaluate();
     EXPECT_NEAR(adapted, alone, name == "dora of gpt2" ? 1e-14 : 0) << name;
   }
+}
+
+// Rows of twice W's length, with B of zeros, make W x + W dropout(x) of x: as B = W and A = 1 do without lengths.
+TEST(Adapter, WithLengthsNothingIsDroppedOfTheModelsOwnProduct) {
+  ModelSpec model = testing::tiny_llama();
+  model.adapter =
+      adapter_of(model, {.rank = model.width, .alpha = 16, .dropout = 0.3, .targets = {"k_proj", "up_proj"}}, "test");
+  ASSERT_EQ(model.adapter->scale, 1);
+  TinyRun twice(with_magnitudes(model), {}), added(model, {});
+  for (const Target& t : targets_of(twice, with_magnitudes(model)))
+    for (int64_t i = 0; i < t.rows; ++i) t.m[i] *= 2;
+  for (const Target& t : targets_of(added, model)) {
+    std::copy_n(t.w, t.rows * t.in, const_cast<double*>(t.b));
+    for (int64_t i = 0; i < t.rank * t.in; ++i) const_cast<double*>(t.a)[i] = i / t.in == i % t.in;
+  }
+  for (TinyRun* run : {&twice, &added}) run->state.params.masters_changed(run->backend);
+  const double loss = twice.loss_and_gradients();
+  EXPECT_NEAR(loss, added.loss_and_gradients(), 1e-12);
+  EXPECT_GT(std::abs(loss - twice.evaluate()), 1e-4);
 }
 
 TEST(Adapter, ARowOfZerosHasNoLengthToBeginWith) {

@@ -149,6 +149,14 @@ TEST_F(LayoutMatrixSlow, AdaptersOfLatentsEqualThoseOfOneRankOnMoreLayouts) {
   }
 }
 
+// What is dropped is dropped of the base's product too where that has lengths, which ranks of tp have columns of.
+TEST_F(LayoutMatrix, DroppingAdaptersWithLengthsEqualThoseOfOneRank) {
+  Choice c = first_choice();
+  set(c, {"llama-gqa-dora", "2", "1", "2", "true", "1", "1f1b", "1", "selective"});
+  c["model.hidden_dropout"] = "0.1";
+  EXPECT_TRUE(judge(c)) << testing::text_of(c);
+}
+
 // The rows of a table's A are cut as the table is, and the head's B as the head; the other two are whole.
 TEST_F(LayoutMatrix, AdaptersOfTheTableAndTheHeadEqualThoseOfOneRank) {
   Choice c = first_choice();

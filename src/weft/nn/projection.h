@@ -39,6 +39,8 @@ class Projection {
 
  private:
   bool is_adapted(const Pass& p) const { return adapter_ && p.adapters; }
+  Tensor dropped(Pass& p, Tensor x) const;
+  void add_undropped(Pass& p, Tensor x, Tensor y) const;
   Linear linear_;
   std::optional<Adapter> adapter_;
   std::optional<Magnitude> magnitude_;

@@ -89,11 +89,6 @@ void override_losses(const Recipe& r, ModelSpec& model) {
 // Targets are weighed by forward-only passes of the model and its reference, which drop nothing.
 void refuse_dropout(const Recipe& r, const ModelSpec& model) {
   const Dropouts& d = model.dropout;
-  if (has_magnitudes(r.adapter.kind) && r.adapter.dropout > 0)
-    throw ConfigError(
-        fmt::format("adapter.dropout = {} cannot run: with adapter.kind = \"{}\" PEFT multiplies the base with what "
-                    "is dropped too, once more than without; the nearest that works: adapter.dropout = 0",
-                    r.adapter.dropout, r.adapter.kind));
   if (reads_tokens(r.train.objective)) return;
   const std::pair<const char*, double> all[] = {{"model.embedding_dropout", d.embedding},
                                                 {"model.hidden_dropout", d.hidden},
