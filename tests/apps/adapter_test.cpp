@@ -113,9 +113,6 @@ TEST_F(AdapterRunSlow, MagnitudesGoOnToTheBitAndAreMerged) {
   auto config = nlohmann::json::parse(testing::slurp(one / "adapter_config.json"));
   EXPECT_EQ(config["use_dora"], true);
   EXPECT_SAYS(train("lora", {"adapter.path=" + one.string()}).err, "adapter.kind=dora");
-  const Finished dropping = train("dropping", {dora, "adapter.dropout=0.1"});
-  EXPECT_EQ(dropping.status, 2);
-  EXPECT_SAYS(dropping.err, "adapter.dropout = 0.1 cannot run");
   config["use_dora"] = false;
   const fs::path changed = dir_ / "changed";  // without weft/, which knows how it was
   fs::create_directory(changed);
@@ -278,7 +275,6 @@ TEST_F(ExpertsRun, BesideCodesIsReadUnderPeftsNames) {
   EXPECT_EQ(b->shape, (std::vector<int64_t>{176, 2}));
   ASSERT_EQ(weft({"merge", (dir_ / "run").string(), "--out", (dir_ / "merged").string()}).status, 0);
   EXPECT_EQ(ids_of(dir_ / "run"), ids_of(dir_ / "merged"));
-  EXPECT_SAYS(train("none", {"adapter.dropout=0.1"}).err, "adapter.dropout = 0.1 cannot run: model.layers.0.block");
   EXPECT_SAYS(train("none", {"adapter.kind=dora"}).err, "experts.0.w1 is of an expert, whose rows' lengths");
   const std::string corrected = "model.path=" + (kGolden / "deepseek-v3-bias").string();
   EXPECT_SAYS(train("none", {corrected, "moe.bias_update_rate=0.01"}).err, "beside adapters routers are frozen");
@@ -324,7 +320,6 @@ TEST_F(AdapterRun, WhatCannotRunIsRefusedBeforeItBegins) {
   EXPECT_SAYS(refusal({"adapter.quant_type=int8"}), "adapter.quant_type = \"int8\" has no effect");
   EXPECT_SAYS(refusal({"load_in_4bit=true"}), "adapter.kind");
   EXPECT_SAYS(refusal({"use_dora=true"}), "adapter.kind");
-  EXPECT_SAYS(refusal({"adapter.kind=qdora", "adapter.dropout=0.1"}), "with adapter.kind = \"qdora\" PEFT");
   ASSERT_EQ(train("run", {"train.train_iters=1"}).status, 0);
   const std::string folder = checkpoint("run", 1).string();
   EXPECT_SAYS(refusal({"model.path=" + folder}), "name the base model there");

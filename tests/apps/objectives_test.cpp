@@ -373,6 +373,8 @@ class Values : public Preferences {
   }
 };
 
+using ValuesSlow = Values;
+
 // Values begin where a folder has none, are in checkpoints, and other commands pass over them.
 TEST_F(Values, BeginBesideAModelOfText) {
   const Finished f = run("train", {"model.path=" + std::string(testing::kSourceDir) + "/tests/golden/dpo"});
@@ -381,6 +383,52 @@ TEST_F(Values, BeginBesideAModelOfText) {
   const Finished text =
       weft({"generate", (dir_ / "run").string(), "--ids", "--prompt-ids", "1,2", "--max-tokens", "2"});
   EXPECT_EQ(text.status, 0) << text.err;
+}
+
+// They are saved in full beside the adapter, in its file, and read with it: a step that changes nothing writes it
+// again.
+TEST_F(Values, BesideAnAdapterAreSavedWithIt) {
+  const std::string text = "model.path=" + std::string(testing::kSourceDir) + "/tests/golden/dpo",
+                    lora = "adapter.kind=lora", file = "adapter_model.safetensors";
+  ASSERT_EQ(run("train", {text, lora}, "whole").status, 0);
+  const std::filesystem::path adapter = dir_ / "whole/checkpoints/step-2";
+  const auto config = nlohmann::json::parse(testing::slurp(adapter / "adapter_config.json"));
+  EXPECT_EQ(config["task_type"], "CAUSAL_LM");
+  EXPECT_TRUE(config["modules_to_save"].is_null());
+  const SafetensorsFile saved = SafetensorsFile::open(adapter / file);
+  ASSERT_NE(saved.find("v_head.summary.weight"), nullptr);
+  EXPECT_EQ(saved.find("v_head.summary.weight")->shape, (std::vector<int64_t>{1, 32}));
+  ASSERT_NE(saved.find("v_head.summary.bias"), nullptr);
+  const Finished again = run("train",
+                             {text, lora, "adapter.path=" + adapter.string(), "train.train_iters=1",
+                              "optimizer.lr=1e-200", "optimizer.min_lr=0"},
+                             "again");
+  ASSERT_EQ(again.status, 0) << again.err;
+  EXPECT_EQ(again.err.find("v_head.summary"), again.err.npos) << again.err;
+  EXPECT_TRUE(testing::slurp(dir_ / "again/checkpoints/step-1" / file) == testing::slurp(adapter / file));
+}
+
+// A run goes on to the same bits, and commands for text pass over the values.
+TEST_F(ValuesSlow, BesideAnAdapterGoOnAndArePassedOver) {
+  const std::vector<std::string> qlora{"adapter.kind=qlora", "parallel.dp=2", "parallel.zero_stage=3"};
+  ASSERT_EQ(run("train", qlora, "whole").status, 0);
+  std::vector<std::string> first = qlora;
+  first.push_back("train.train_iters=1");
+  ASSERT_EQ(run("train", first, "parts").status, 0);
+  ASSERT_EQ(run("train", qlora, "parts").status, 0);
+  const std::string weights = "checkpoints/step-2/adapter_model.safetensors";
+  EXPECT_TRUE(testing::slurp(dir_ / "whole" / weights) == testing::slurp(dir_ / "parts" / weights));
+  const std::string adapter = (dir_ / "whole/checkpoints/step-2").string();
+  const Finished text = weft({"generate", adapter, "--ids", "--prompt-ids", "1,2", "--max-tokens", "2"});
+  EXPECT_EQ(text.status, 0) << text.err;
+  const Finished merged = weft({"merge", adapter, "--out", (dir_ / "merged").string()});
+  EXPECT_EQ(merged.status, 0) << merged.err;
+  for (const char* kind : {"lora", "dora"}) {
+    const Finished verify =
+        run("verify", {std::string("adapter.kind=") + kind, "parallel.dp=2", "parallel.pp=2", "--steps=2"});
+    EXPECT_EQ(verify.status, 0) << verify.err << verify.out;
+    EXPECT_SAYS(verify.out, "equal: this layout gives the run of one rank");
+  }
 }
 
 TEST_F(Values, ArePlannedVerifiedAndRefused) {
@@ -394,7 +442,6 @@ TEST_F(Values, ArePlannedVerifiedAndRefused) {
     EXPECT_SAYS(f.err, part);
   };
   refused({"objective.group_size=2"}, "objective.group_size = 2 has no effect: train.objective = \"ppo\" has no such");
-  refused({"adapter.kind=lora"}, "adapter.kind = \"lora\" cannot run");
   refused({"objective.lambda=1.5"}, "objective.lambda = 1.5: expected a number");
   refused({"data.rollouts=" + kGrpo + "/rollouts.jsonl"}, "rollouts.jsonl: line 1: \"ref_logps\"");
 }

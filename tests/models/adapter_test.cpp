@@ -50,6 +50,7 @@ std::vector<std::pair<std::string, ModelSpec>> adapted_models() {
       {"qwen3", with_adapter(testing::tiny_qwen3())},
       {"attention beside experts", with_adapter(testing::tiny_experts(), {"q_proj", "o_proj"})},
       {"experts", with_adapter(testing::tiny_experts())},
+      {"experts, dropping", with_adapter(testing::tiny_experts(), {"all-linear"}, 0.3)},
       {"some of experts", with_adapter(testing::tiny_experts(), {"*.experts.*.up_proj", "*.0.*.experts.*.down_proj"})},
       {"latent", with_adapter(testing::tiny_latent())},
       {"latent lite, dropping", with_adapter(testing::tiny_latent_lite(), {"all-linear"}, 0.3)},
@@ -58,6 +59,7 @@ std::vector<std::pair<std::string, ModelSpec>> adapted_models() {
       {"dora", with_magnitudes(with_adapter(testing::tiny_qwen3()))},
       {"dora of some",
        with_magnitudes(with_adapter(testing::tiny_llama(), {"k_proj", "up_proj", "*.layers.1.*down_proj"}))},
+      {"dora, dropping", with_magnitudes(with_adapter(testing::tiny_qwen3(), {"k_proj", "o_proj", "up_proj"}, 0.3))},
       {"dora fused", with_magnitudes(with_adapter(fused))},
       {"dora of gpt2", with_magnitudes(with_adapter(testing::tiny_gpt2()))},
       {"dora of latent", with_magnitudes(with_adapter(testing::tiny_latent()))},
@@ -306,6 +308,25 @@ TEST(Adapter, BeginsAsTheModelItself) {
   }
 }
 
+// Rows of twice W's length, with B of zeros, make W x + W dropout(x) of x: as B = W and A = 1 do without lengths.
+TEST(Adapter, WithLengthsNothingIsDroppedOfTheModelsOwnProduct) {
+  ModelSpec model = testing::tiny_llama();
+  model.adapter =
+      adapter_of(model, {.rank = model.width, .alpha = 16, .dropout = 0.3, .targets = {"k_proj", "up_proj"}}, "test");
+  ASSERT_EQ(model.adapter->scale, 1);
+  TinyRun twice(with_magnitudes(model), {}), added(model, {});
+  for (const Target& t : targets_of(twice, with_magnitudes(model)))
+    for (int64_t i = 0; i < t.rows; ++i) t.m[i] *= 2;
+  for (const Target& t : targets_of(added, model)) {
+    std::copy_n(t.w, t.rows * t.in, const_cast<double*>(t.b));
+    for (int64_t i = 0; i < t.rank * t.in; ++i) const_cast<double*>(t.a)[i] = i / t.in == i % t.in;
+  }
+  for (TinyRun* run : {&twice, &added}) run->state.params.masters_changed(run->backend);
+  const double loss = twice.loss_and_gradients();
+  EXPECT_NEAR(loss, added.loss_and_gradients(), 1e-12);
+  EXPECT_GT(std::abs(loss - twice.evaluate()), 1e-4);
+}
+
 TEST(Adapter, ARowOfZerosHasNoLengthToBeginWith) {
   TinyRun run(with_magnitudes(with_adapter(testing::tiny_llama())), {});
   for (const Param* p : run.state.params.params())
@@ -358,6 +379,19 @@ TEST(Adapter, TheScoreOfARewardModelLearnsInFullBesideIt) {
   }
   EXPECT_SAYS(error_of<ConfigError>([&] { adapter_of(testing::tiny_llama(), {.trains_score = true}, "test"); }),
               "has no score");
+}
+
+TEST(Adapter, TheValuesOfPpoLearnInFullBesideIt) {
+  ModelSpec model = testing::tiny_llama();
+  model.predicts_values = true;
+  model.adapter = adapter_of(model, {.rank = 2, .trains_score = true}, "test");
+  model.adapter->base_codes = WeightCodes::nf4;
+  for (const ParamSpec& p : all_params(model))
+    EXPECT_EQ(p.learns(), p.is_adapter || p.name == "value.weight" || p.name == "value.bias") << p.name;
+  const std::vector<HfTensor> tensors = adapter_tensors(model);
+  ASSERT_EQ(tensors.size(), 2u * 2 * 7 + 2);
+  EXPECT_EQ(tensors[tensors.size() - 2].name, "v_head.summary.weight");
+  EXPECT_EQ(tensors.back().name, "v_head.summary.bias");
 }
 
 // A third of the products of a step are gradients of weights; an adapter's own are few where it is narrow.

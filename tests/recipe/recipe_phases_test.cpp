@@ -308,8 +308,6 @@ TEST(RecipePhases, AnotherObjectiveThatCannotBeIsRefusedByName) {
               "the checkpoint of a reward model, which has no head for text; the "
               "nearest that works: objective.reference = \"m\", in this phase");
   parse(at + "\"dpo\"\nobjective.reference = \"m\"\n", rewards);
-  EXPECT_SAYS(refusal_of(at + "\"ppo\"\ndata.rollouts = \"r\"\n", {"adapter.kind=lora"}),
-              "phase 1, steps 5 to 99: ppo");
   EXPECT_SAYS(refusal_of(at + "\"dpo\"\ndata.pairs = \"p\"\n",
                          {"checkpoint.keep_best=1", "data.valid=v", "train.eval_interval=1"}),
               "checkpoint.keep_best = 1 compares held-out losses of all steps");

@@ -92,6 +92,24 @@ TEST(Dispatch, RowsAreByExpertThenByRankThenByToken) {
   }
 }
 
+TEST(Dispatch, PairsHaveTheSameNumbersWhereverTheirRowsAre) {
+  const int64_t apart = int64_t{1} << 40;  // numbers of tokens are beyond 32 bits
+  for (const int ranks : {1, 2, 4, 8})
+    on_ranks(ranks, {}, [&](ExpertRank& r) {
+      const Tensor of_tokens = r.arena.alloc(DType::i64, {kTokensHere});
+      for (int64_t t = 0; t < kTokensHere; ++t) of_tokens.as<int64_t>()[t] = apart * r.rank() + t;
+      const Tensor numbers = r.dispatch.pair_numbers(r.at(), r.routes, of_tokens, r.arena);
+      std::vector<int64_t> expected;
+      for (int64_t e = r.rank() * r.experts_here(); e < (r.rank() + 1) * r.experts_here(); ++e)
+        for (int from = 0; from < ranks; ++from)
+          for (int64_t t = 0; t < kTokensHere; ++t)
+            for (const int32_t chosen : experts_of(from, t))
+              if (chosen == e) expected.push_back((apart * from + t) * kExperts + e);
+      EXPECT_EQ(std::vector(numbers.as<int64_t>(), numbers.as<int64_t>() + numbers.elements()), expected)
+          << ranks << " ranks";
+    });
+}
+
 // Every rank of cp has the same tokens: each pair has a row on one of them, which holds its expert; ranks that hold the
 // same experts have as many; and tokens get the sum of all their pairs.
 TEST(Dispatch, RanksWithTheSameTokensShareTheirPairsOut) {
@@ -210,6 +228,9 @@ std::pair<int64_t, int64_t> memory_of(const Dispatch& dispatch, const Dispatch::
                                       Arena& kept) {
   const Dispatch::Routes routes = dispatch.route(at, ids, kept);
   const Tensor x = kept.alloc(DType::f64, {kTokensHere, kRowWidth}, tokens(Spmd::Replicate));
+  const Tensor numbered = kept.alloc(DType::i64, {kTokensHere});
+  if (numbered.data != nullptr) std::fill_n(numbered.as<int64_t>(), kTokensHere, 0);
+  dispatch.pair_numbers(at, routes, numbered, kept);
   dispatch.to_tokens(at, routes, dispatch.to_experts(at, routes, x, kChosen, kept));
   return {kept.peak(), at.scratch.peak()};
 }

@@ -280,7 +280,7 @@ TEST_F(HeadPhasesSlow, ATableThatIsTheHeadStays) {
   for (size_t i = 0; i < one.steps.size(); ++i) EXPECT_NEAR(one.steps[i].loss, two.steps[i].loss, 2e-5) << i;
 }
 
-// An adapter stays, with the score beside it or without.
+// An adapter stays, with the score or values beside it or without.
 TEST_F(HeadPhasesSlow, AnAdapterGoesOnBesideAnotherHead) {
   for (const char* kind : {"lora", "dora", "qlora"}) {
     SCOPED_TRACE(kind);
@@ -289,7 +289,7 @@ TEST_F(HeadPhasesSlow, AnAdapterGoesOnBesideAnotherHead) {
     const Strings settings = plain_text({fmt::format("adapter.kind={}", kind), "checkpoint.save_interval=1",
                                          "optimizer.name=adamw", "optimizer.momentum=0.9", "optimizer.lr=0.01",
                                          "optimizer.min_lr=0", "parallel.dp=2", "train.micro_batch_size=1"});
-    expect_goes_on(recipe("whole", settings, {{1, rewards()}, {3, words()}}), {1, 2, 3});
+    expect_goes_on(recipe("whole", settings, {{1, rewards()}, {2, rollouts()}, {3, words()}}), {1, 2, 3});
   }
 }
 

@@ -289,9 +289,7 @@ class LayoutMatrix : public ::testing::Test {
       if (c.at("capacity") == "ample, may drop") all.push_back("moe.overflow=drop");
     }
     if (c.at("model.hidden_dropout") != "0") all.push_back("model.attention_dropout=0.2");
-    if (c.at("model.hidden_dropout") != "0" && has_adapter(c.at("model")) && !has_magnitudes(c.at("model")) &&
-        !has_experts_with_adapters(c.at("model")))
-      all.push_back("adapter.dropout=0.2");
+    if (c.at("model.hidden_dropout") != "0" && has_adapter(c.at("model"))) all.push_back("adapter.dropout=0.2");
     if (c.count("parallel.cp") && c.at("parallel.cp") == "6" && c.at("parallel.cp_comm_type") == "a2a+p2p")
       all.push_back(
           fmt::format("parallel.cp_a2a_size={}", c.at("model") == "gpt2" || c.at("model") == "qwen2" ? 2 : 3));

@@ -149,6 +149,14 @@ TEST_F(LayoutMatrixSlow, AdaptersOfLatentsEqualThoseOfOneRankOnMoreLayouts) {
   }
 }
 
+// What is dropped is dropped of the base's product too where that has lengths, which ranks of tp have columns of.
+TEST_F(LayoutMatrix, DroppingAdaptersWithLengthsEqualThoseOfOneRank) {
+  Choice c = first_choice();
+  set(c, {"llama-gqa-dora", "2", "1", "2", "true", "1", "1f1b", "1", "selective"});
+  c["model.hidden_dropout"] = "0.1";
+  EXPECT_TRUE(judge(c)) << testing::text_of(c);
+}
+
 // The rows of a table's A are cut as the table is, and the head's B as the head; the other two are whole.
 TEST_F(LayoutMatrix, AdaptersOfTheTableAndTheHeadEqualThoseOfOneRank) {
   Choice c = first_choice();
@@ -205,58 +213,28 @@ TEST_F(LayoutMatrix, ExpertsOnRanksOfTheirOwnEqualOneRank) {
   }
 }
 
-// Each expert has a pair of its own for each of its matrices, which lies and is summed where the expert is.
-TEST_F(LayoutMatrix, AdaptersOfExpertsEqualThoseOfOneRank) {
+// Scores and values learn in full beside the adapter, on the last stage; with QLoRA they are no codes.
+TEST_F(LayoutMatrix, AdaptersBesideScoresEqualThoseOfOneRank) {
   Choice c = first_choice();
-  for (const auto& [cut, ep] :
-       {std::pair{Cut{"mixtral-lora", "2", "1", "2", "true", "1", "1f1b", "1", "full"}, "2"},
-        std::pair{Cut{"mixtral-qlora", "4", "1", "1", "true", "1", "1f1b", "3", "none"}, "2"}}) {
-    set(c, cut);
-    c["parallel.ep"] = ep;
-    EXPECT_TRUE(judge(c)) << testing::text_of(c);
-  }
-}
-TEST_F(LayoutMatrixSlow, AdaptersOfExpertsEqualThoseOfOneRankOnMoreLayouts) {
-  Choice c = first_choice();
-  for (const auto& [cut, ep] :
-       {std::pair{Cut{"qwen2-moe-lora", "2", "1", "1", "true", "2", "zb_h1", "2", "selective"}, "2"},
-        std::pair{Cut{"mixtral-lora", "2", "2", "3", "false", "1", "zb_h1", "3", "selective"}, "4"},
-        std::pair{Cut{"mixtral-qlora", "2", "1", "3", "true", "1", "1f1b", "1", "full"}, "1"},
-        std::pair{Cut{"mixtral-qlora", "2", "2", "2", "false", "1", "1f1b", "2", "selective"}, "2"},
-        std::pair{Cut{"qwen2-moe-lora", "3", "1", "2", "true", "2", "zbv", "1", "none"}, "3"},
-        std::pair{Cut{"qwen3-moe-qlora", "6", "1", "1", "true", "1", "1f1b", "3", "full"}, "3"},
-        std::pair{Cut{"qwen3-moe-qlora", "2", "1", "2", "true", "2", "1f1b", "0", "none"}, "2"},
-        std::pair{Cut{"deepseek-v3-moe-lora", "2", "1", "3", "true", "1", "zb_h1", "3", "none"}, "2"},
-        std::pair{Cut{"deepseek-v3-moe-lora", "1", "2", "1", "true", "2", "1f1b", "0", "selective"}, "2"}}) {
-    set(c, cut);
-    c["parallel.ep"] = ep;
-    EXPECT_TRUE(judge(c)) << testing::text_of(c);
-  }
-  set(c, {"mixtral-lora", "2", "1", "2", "true", "2", "1f1b", "1", "none"});
-  c["parallel.ep"] = "1";
-  c["train.numerics"] = "invariant";
-  EXPECT_TRUE(judge(c)) << testing::text_of(c);
-}
-
-// The score learns in full beside the adapter, on the last stage; with QLoRA it is no code.
-TEST_F(LayoutMatrix, AdaptersOfRewardModelsEqualThoseOfOneRank) {
-  Choice c = first_choice();
-  c["train.objective"] = "reward";
   set(c, {"llama-gqa-qlora", "2", "1", "2", "true", "1", "1f1b", "3", "full"});
-  EXPECT_TRUE(judge(c)) << testing::text_of(c);
+  for (const char* objective : {"reward", "ppo"}) {
+    c["train.objective"] = objective;
+    EXPECT_TRUE(judge(c)) << testing::text_of(c);
+  }
 }
-TEST_F(LayoutMatrixSlow, AdaptersOfRewardModelsEqualThoseOfOneRankOnMoreLayouts) {
+TEST_F(LayoutMatrixSlow, AdaptersBesideScoresEqualThoseOfOneRankOnMoreLayouts) {
   Choice c = first_choice();
-  c["train.objective"] = "reward";
   for (const Cut& cut : {Cut{"llama-gqa-lora", "2", "1", "3", "true", "1", "1f1b", "3", "full"},
                          Cut{"gpt2-qlora", "1", "2", "1", "true", "2", "zbv", "0", "none"},
                          Cut{"llama-gqa-qlora", "2", "2", "2", "false", "1", "zb_h1", "2", "selective"},
                          Cut{"qwen2-dora", "2", "1", "2", "true", "2", "1f1b", "1", "none"},
-                         Cut{"mixtral-lora", "2", "1", "2", "true", "2", "1f1b", "3", "full"}}) {
-    set(c, cut);
-    c["parallel.ep"] = cut.model[0] == 'm' ? "2" : "1";
-    EXPECT_TRUE(judge(c)) << testing::text_of(c);
-  }
+                         Cut{"mixtral-lora", "2", "1", "2", "true", "2", "1f1b", "3", "full"}})
+    for (const char* objective : {"reward", "ppo"}) {
+      set(c, cut);
+      c["train.objective"] = objective;
+      c["parallel.ep"] = cut.model[0] == 'm' ? "2" : "1";
+      EXPECT_TRUE(judge(c)) << testing::text_of(c);
+    }
 }
 
 // Ranks of cp have parts of each sequence, whose load is that of all of them.

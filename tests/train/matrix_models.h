@@ -82,8 +82,4 @@ inline std::string base_of(const std::string& model) {
 // Experts that are dealt out, whose rows come from other ranks.
 inline bool has_experts(const std::string& model) { return !config_of_experts(base_of(model)).empty(); }
 
-inline bool has_experts_with_adapters(const std::string& model) {
-  return has_adapter(model) && (model.starts_with("mixtral") || base_of(model).ends_with("-moe"));
-}
-
 }  // namespace weft::testing

@@ -264,7 +264,7 @@ class Matcher {
   HfMatch match_adapter() {
     for (HfTensor& tensor : adapter_tensors(model_)) find(std::move(tensor));
     for (const SafetensorsFolder::Tensor& t : folder_.tensors())
-      if (found_.count(t.entry) == 0 && !is_copy_of_base(t))
+      if (found_.count(t.entry) == 0 && !is_copy_of_base(t) && !are_values_of_others(t))
         unexpected_.add(fmt::format("{} {}", in_quotes(t.name()), shape_text(t.entry->shape)));
     const std::string wrong = missing_.text() + misshaped_.text() + unexpected_.text();
     if (wrong.empty()) return std::move(match_);
@@ -288,6 +288,10 @@ class Matcher {
   }
 
  private:
+  bool are_values_of_others(const SafetensorsFolder::Tensor& t) const {
+    return t.name().starts_with("v_head.summary.") && !model_.predicts_values;
+  }
+
   // PEFT writes an embedding or a head that has an adapter once more beside that. It is frozen: the base's is read.
   bool is_copy_of_base(const SafetensorsFolder::Tensor& t) const {
     const auto& targets = model_.adapter->targets;
@@ -352,7 +356,7 @@ class Matcher {
   void judge_leftover(const SafetensorsFolder::Tensor& t) {
     if (is_buffer(t.name(), model_.family)) return;
     if (is_unread(t.name(), model_)) return void(++unread_);
-    if (t.name().starts_with("v_head.summary.") && !model_.predicts_values)
+    if (are_values_of_others(t))
       return match_.notes.push_back(t.name() + " is passed over: only train.objective = \"ppo\" has values");
     if (t.name() == "lm_head.weight" && model_.begins_score)
       return match_.notes.push_back(t.name() + " is passed over: a reward model has a score in its place");
@@ -459,8 +463,12 @@ std::vector<HfTensor> adapter_tensors(const ModelSpec& model) {
                          t.rows.count});
     before = {before.first + 1, before.count + t.rows.count};
   }
-  if (adapter.trains_score)
+  if (adapter.trains_score && model.head == HeadKind::score)
     tensors.push_back({"base_model.model.score.weight", {1, model.width}, false, "score.weight", 0, 1});
+  if (adapter.trains_score && model.predicts_values) {  // as beside a whole model
+    tensors.push_back({"v_head.summary.weight", {1, model.width}, false, "value.weight", 0, 1});
+    tensors.push_back({"v_head.summary.bias", {1}, false, "value.bias", 0, 1});
+  }
   return tensors;
 }
 

@@ -29,7 +29,7 @@ struct HfTensor {
 std::vector<HfTensor> hf_tensors(const ModelSpec& model);
 
 // The same of the model's adapter, which it has: as PEFT names them. Behind A and B of each target (and its magnitudes)
-// comes the score of a reward model, where it learns beside them.
+// comes the score of a reward model, or what gives values for PPO, where it learns beside them.
 std::vector<HfTensor> adapter_tensors(const ModelSpec& model);
 // Those of the weights that learn: of the adapter, where there is one.
 std::vector<HfTensor> trained_tensors(const ModelSpec& model);

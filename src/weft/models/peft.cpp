@@ -199,7 +199,8 @@ AdapterSpec adapter_of(const ModelSpec& model, const PeftConfig& config, std::st
                       .magnitudes = config.dora,
                       .base_codes = config.base_codes,
                       .trains_score = config.trains_score};
-  if (config.trains_score && model.head != HeadKind::score) refuse("the model has no score to train beside adapters");
+  if (config.trains_score && model.head != HeadKind::score && !model.predicts_values)
+    refuse("the model has no score to train beside adapters");
   const bool all = config.targets == std::vector{std::string(kAllLinear)};
   std::vector<bool> used(config.targets.size());
   for (const HfTensor& tensor : hf_tensors(plain)) {
@@ -259,7 +260,8 @@ nlohmann::json to_json(const PeftConfig& config, const ModelSpec& model) {
     for (const AdapterSpec::Target& target : model.adapter->targets) modules.push_back(target.module);
   }
   nlohmann::json in_full = nullptr, task = "CAUSAL_LM";
-  if (config.trains_score) in_full = {"score"}, task = "SEQ_CLS";
+  // Values are none of the modules that PEFT would find in a model of text.
+  if (config.trains_score && model.head == HeadKind::score) in_full = {"score"}, task = "SEQ_CLS";
   return {{"peft_type", "LORA"},
           {"task_type", std::move(task)},
           {"base_model_name_or_path", config.base},

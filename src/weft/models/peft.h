@@ -20,9 +20,11 @@ struct PeftConfig {
   int64_t rank = 8;
   double alpha = 16;
   bool rslora = false;
-  bool dora = false;          // use_dora: magnitudes too
-  double dropout = 0;         // lora_dropout
-  bool trains_score = false;  // modules_to_save: of a reward model, whose score is saved in full beside it
+  bool dora = false;   // use_dora: magnitudes too
+  double dropout = 0;  // lora_dropout
+  // The score of a reward model (modules_to_save), or values for PPO (which only their tensors show), are saved in
+  // full.
+  bool trains_score = false;
   // How the base is kept beside it, which adapter_config.json has no field for (quantisation_of).
   WeightCodes base_codes = WeightCodes::none;
   // Modules by their last names, as "q_proj", or whole names; * stands for any text. kAllLinear: every matrix of

@@ -81,25 +81,29 @@ Tensor Adapter::Rows::of(const Tensor& b, Spmd on_tp) const {
   return b.slice_rows(first_b, count).placed(b.place.on_tp(on_tp));
 }
 
-// x, with elements dropped in y, or as it is where nothing is dropped.
-Tensor Adapter::dropped(Pass& p, const Tensor& x, Tensor y) const {
-  if (!y) return x;
+void Adapter::drop(Pass& p, const Tensor& x, const Tensor& y) const {
   p.be.run(Dropout{.x = x,
                    .y = y,
                    .tokens = x.place.tp() == Spmd::Shard0 ? p.batch.stream_tokens() : p.batch.tokens,
                    .dropout = dropout_.spec(p),
                    .first = first_column_,
                    .total = a_->spec().shape[1]});
+}
+
+// x, with elements dropped in y, or as it is where nothing is dropped.
+Tensor Adapter::dropped(Pass& p, const Tensor& x, Tensor y) const {
+  if (!y) return x;
+  drop(p, x, y);
   return y;
 }
 
 // Room for it in scratch.
 Tensor Adapter::room_for_dropped(Pass& p, const Tensor& x) const {
-  return dropout_.spec(p).p > 0 ? p.compute(p.scratch, {x.rows(), x.cols()}, x.place) : Tensor{};
+  return drops(p) ? p.compute(p.scratch, {x.rows(), x.cols()}, x.place) : Tensor{};
 }
 
 bool Adapter::may_join(const Pass& p) const {
-  return p.precision.compute == p.precision.stat && dropout_.spec(p).p == 0;
+  return p.precision.compute == p.precision.stat && !drops(p);
 }
 
 bool Adapter::forward_joins(const Pass& p, int64_t tokens) const { return may_join(p) && tokens > a_->shape()[1]; }

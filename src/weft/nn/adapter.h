@@ -42,6 +42,9 @@ class Adapter {
   double scale() const { return scale_; }
   // What A has for a target: rows of it, columns of x A^T.
   Tensor a_of(const Rows& rows) const { return a_->value.slice_rows(rows.target * rank_, rank_); }
+  // Whether this pass drops; and y = dropout(x), or the gradient of x for that of y. y may be x.
+  bool drops(const Pass& p) const { return dropout_.spec(p).p > 0; }
+  void drop(Pass& p, const Tensor& x, const Tensor& y) const;
   // Whether W + scale B A, made for it, multiplies so many tokens in fewer operations than A and B beside W: in forward
   // B's product is left out, in dgrad A's. Not in bf16 and f16, which would round what A and B add away.
   bool forward_joins(const Pass& p, int64_t tokens) const;

@@ -141,6 +141,8 @@ void Experts::route(Pass& p, Saved& s, Tensor h) const {
                         .sample_tokens = s.whole_ids.rows(),
                         .accumulate = true});
   s.routes = routes_of(p, s.whole_ids);
+  if (up_.drops(p) || down_.drops(p))
+    s.routes.numbers = dispatch_.pair_numbers(at(p), s.routes, p.batch.tokens, *p.till_wgrad);
   const Tensor whole = enter_.forward(p.mesh, weights, *p.scratch);
   s.weights = dispatch_.to_experts(at(p), s.routes, whole.reshape({whole.elements()}), 1, *p.till_wgrad);
 }

@@ -31,6 +31,8 @@ class GroupedLinear {
   int64_t out() const { return out_; }
   void forward(Pass& p, Saved& s, Tensor x, const Dispatch::Routes& routes, Tensor y) const;
   void dgrad(Pass& p, Saved& s, Tensor dy, const Dispatch::Routes& routes, Tensor dx) const;
+  // Whether the adapter drops in this pass: routes must then have numbers.
+  bool drops(const Pass& p) const { return adapter_ && adapter_->drops(p); }
   // Whether there is anything for wgrad to do.
   bool learns() const { return w_->learns() || adapter_; }
   // Adds to W.grad, or to those of the adapter.

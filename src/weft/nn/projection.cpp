@@ -14,15 +14,38 @@ void Projection::forward(Pass& p, Saved& s, Tensor x, Tensor y) const {
     return again(p, s, x, y);
   }
   const Tensor z = s.magnitude.z = p.compute(p.till_dgrad, {y.rows(), y.cols()}, y.place);
-  linear_.multiply(p, x, z);
+  {
+    Scope temporaries(*p.scratch);
+    linear_.multiply(p, dropped(p, x), z);
+  }
   adapter_->forward(p, s.adapter, x, z);
   magnitude_->forward(p, s.magnitude, y);
+  add_undropped(p, x, y);
   linear_.add_bias(p, y);
+}
+
+// What has magnitudes sees x so: in scratch, or x as it is where nothing is dropped.
+Tensor Projection::dropped(Pass& p, Tensor x) const {
+  if (!adapter_->drops(p)) return x;
+  const Tensor seen = p.compute(p.scratch, {x.rows(), x.cols()}, x.place);
+  adapter_->drop(p, x, seen);
+  return seen;
+}
+
+// y += (x - dropout(x)) W^T: with a factor of 1 for the magnitudes, y is that of x.
+void Projection::add_undropped(Pass& p, Tensor x, Tensor y) const {
+  if (!adapter_->drops(p)) return;
+  Scope temporaries(*p.scratch);
+  const Tensor rest = dropped(p, x), more = p.compute(p.scratch, {y.rows(), y.cols()}, y.place);
+  p.be.run(Axpby{.x = x, .y = rest, .out = rest, .a = 1, .b = -1});
+  linear_.multiply(p, rest, more);
+  p.be.run(Add{.x = y, .y = more, .out = y});
 }
 
 void Projection::again(Pass& p, Saved& s, Tensor x, Tensor y) const {
   if (magnitude_) {
     magnitude_->again(p, s.magnitude, y);
+    add_undropped(p, x, y);
     return linear_.add_bias(p, y);
   }
   if (may_join() && adapter_->forward_joins(p, x.rows())) {
@@ -40,7 +63,18 @@ void Projection::dgrad(Pass& p, Saved& s, Tensor dy, Tensor dx) const {
     return linear_.dgrad_with(p, joined(p), dy, dx);
   }
   const Tensor dz = magnitude_ ? magnitude_->dgrad(p, s.magnitude, dy) : dy;
-  linear_.dgrad(p, dz, dx);
+  if (magnitude_ && adapter_->drops(p)) {  // dy W through x, (dz - dy) W through what was not dropped of it
+    linear_.dgrad(p, dy, dx);
+    Scope further(*p.scratch);
+    const Tensor apart = p.compute(p.scratch, {dy.rows(), dy.cols()}, dy.place),
+                 through = p.compute(p.scratch, {dx.rows(), dx.cols()}, dx.place);
+    p.be.run(Axpby{.x = dz, .y = dy, .out = apart, .a = 1, .b = -1});
+    linear_.dgrad(p, apart, through);
+    adapter_->drop(p, through, through);
+    p.be.run(Add{.x = dx, .y = through, .out = dx});
+  } else {
+    linear_.dgrad(p, dz, dx);
+  }
   if (adapter_) adapter_->dgrad(p, s.adapter, dz, dx);
 }
 

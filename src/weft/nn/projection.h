@@ -39,6 +39,8 @@ class Projection {
 
  private:
   bool is_adapted(const Pass& p) const { return adapter_ && p.adapters; }
+  Tensor dropped(Pass& p, Tensor x) const;
+  void add_undropped(Pass& p, Tensor x, Tensor y) const;
   bool may_join() const { return adapter_ && !magnitude_ && !linear_.numbers().in_codes(); }
   Tensor joined(Pass& p) const;
   Linear linear_;

@@ -89,19 +89,6 @@ void override_losses(const Recipe& r, ModelSpec& model) {
 // Targets are weighed by forward-only passes of the model and its reference, which drop nothing.
 void refuse_dropout(const Recipe& r, const ModelSpec& model) {
   const Dropouts& d = model.dropout;
-  if (model.adapter && model.adapter->has_experts() && r.adapter.dropout > 0)
-    throw ConfigError(fmt::format(
-        "adapter.dropout = {} cannot run: {} is of an expert, whose rows come from many ranks and are not "
-        "dropped yet; the nearest that works: adapter.dropout = 0, or adapter.targets without experts",
-        r.adapter.dropout,
-        std::find_if(model.adapter->targets.begin(), model.adapter->targets.end(), [](const AdapterSpec::Target& t) {
-          return t.of_expert;
-        })->module));
-  if (has_magnitudes(r.adapter.kind) && r.adapter.dropout > 0)
-    throw ConfigError(
-        fmt::format("adapter.dropout = {} cannot run: with adapter.kind = \"{}\" PEFT multiplies the base with what "
-                    "is dropped too, once more than without; the nearest that works: adapter.dropout = 0",
-                    r.adapter.dropout, r.adapter.kind));
   if (reads_tokens(r.train.objective)) return;
   const std::pair<const char*, double> all[] = {{"model.embedding_dropout", d.embedding},
                                                 {"model.hidden_dropout", d.hidden},
@@ -203,13 +190,14 @@ void add_adapter(const Recipe& r, HfConfig& config) {
                     r.model.path, config.adapter->base));
   const Recipe::Adapter& a = r.adapter;
   if (a.kind == AdapterKind::none) return;
+  const bool rewards = r.train.objective == ObjectiveKind::reward;
   PeftConfig adapter{.base = r.model.path,
                      .rank = a.rank,
                      .alpha = a.alpha,
                      .rslora = a.rslora,
                      .dora = has_magnitudes(a.kind),
                      .dropout = a.dropout,
-                     .trains_score = r.train.objective == ObjectiveKind::reward,
+                     .trains_score = rewards || config.spec.predicts_values,
                      .base_codes = base_codes_of(a),
                      .targets = a.targets};
   if (!a.path.empty()) {
@@ -225,14 +213,15 @@ void add_adapter(const Recipe& r, HfConfig& config) {
                       a.path, name_of(there.base_codes),
                       adapter.base_codes == WeightCodes::none ? "full" : name_of(adapter.base_codes),
                       kind_of(there.dora, true), name_of(there.base_codes)));
-    if (there.trains_score != adapter.trains_score)
+    if (there.trains_score != rewards)
       throw ConfigError(fmt::format(
           "adapter.path = \"{}\" {}", a.path,
-          adapter.trains_score
+          rewards
               ? "has no score (modules_to_save), which train.objective = \"reward\" trains beside it; the nearest that "
                 "works: weft merge, and the merged model in model.path"
               : "is of a reward model; the nearest that works: train.objective = \"reward\""));
     there.base = adapter.base;
+    there.trains_score = adapter.trains_score;  // values begin anew where it has none
     there.dropout = a.dropout;
     there.base_codes = adapter.base_codes;
     if (there.rank != a.rank || there.alpha != a.alpha || there.rslora != a.rslora || there.dora != adapter.dora)

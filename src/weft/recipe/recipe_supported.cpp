@@ -103,10 +103,6 @@ void refuse_beside_objective(const Recipe& r, Refusals& refusals) {
                     fmt::format("train.eval_iters = {}", r.train.eval_iters),
                     fmt::format("held-out {} are all read", what), "train.eval_iters = 0");
   refuse_stored_reference(r, refusals);
-  refusals.add(r.train.objective == ObjectiveKind::ppo && r.adapter.kind != AdapterKind::none,
-               fmt::format("adapter.kind = \"{}\"", r.adapter.kind),
-               fmt::format("{} trains a head for values, which no adapter's file has", objective),
-               "adapter.kind = \"none\"");
 }
 
 // A mean over documents needs to know where they begin and end, whole.

@@ -24,7 +24,7 @@ struct AdapterSpec {
   double dropout = 0;                          // in training, of the x that A is multiplied with
   bool magnitudes = false;                     // DoRA
   WeightCodes base_codes = WeightCodes::none;  // how matrices of blocks are kept: in codes it is QLoRA
-  bool trains_score = false;                   // of a reward model, whose score learns in full beside it
+  bool trains_score = false;                   // the score of a reward model, or PPO's values, learn in full beside it
   // Those of a weight in the order of its rows; those of experts are the same matrices of all that a block has.
   std::vector<Target> targets = {};
   bool operator==(const AdapterSpec&) const = default;

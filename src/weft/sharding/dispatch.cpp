@@ -13,16 +13,17 @@ namespace {
 
 using Numbers = std::vector<int32_t>;
 
-Numbers read(const Memory& memory, const Tensor& x) {
-  Numbers all;
-  read_parts(memory, x, [&](const Tensor& part, int64_t) {
-    all.insert(all.end(), part.as<int32_t>(), part.as<int32_t>() + part.elements());
-  });
+template <class T = int32_t>
+std::vector<T> read(const Memory& memory, const Tensor& x) {
+  std::vector<T> all;
+  read_parts(memory, x,
+             [&](const Tensor& part, int64_t) { all.insert(all.end(), part.as<T>(), part.as<T>() + part.elements()); });
   return all;
 }
-void write(const Memory& memory, const Tensor& x, const Numbers& all) {
+template <class T>
+void write(const Memory& memory, const Tensor& x, const std::vector<T>& all) {
   write_parts(memory, x, [&](const Tensor& part, int64_t first_row) {
-    std::copy_n(all.begin() + first_row * x.cols(), part.elements(), part.as<int32_t>());
+    std::copy_n(all.begin() + first_row * x.cols(), part.elements(), part.as<T>());
   });
 }
 
@@ -246,6 +247,45 @@ Tensor Dispatch::to_experts(const At& at, const Routes& r, Tensor x, int64_t per
   const Tensor rows = buffer(out, x, r.rows, r.capacity);
   Scope temporaries(at.scratch);
   return wait_at_experts(at, r, begin(at, r, x, per, rows));
+}
+
+Tensor Dispatch::pair_numbers(const At& at, const Routes& r, Tensor tokens, Arena& kept) const {
+  Communicator& ranks = at.mesh[Axis::ep];
+  const Tensor rows = kept.alloc(DType::i64, {r.capacity}).slice_rows(0, r.rows);
+  Scope temporaries(at.scratch);
+  const bool has_data = tokens.data != nullptr && r.offsets.data != nullptr, travel = !r.sent.empty();
+  const Memory& memory = *kept.memory();
+  std::vector<int64_t> numbers;  // of the tokens of the rows that leave; then of those that are here
+  if (has_data) {
+    at.be.wait_all();
+    const std::vector<int64_t> all = read<int64_t>(memory, tokens);
+    for (const int32_t pair : read(memory, r.order)) numbers.push_back(all[size_t(pair / spec_.chosen)]);
+  }
+  if (travel) {
+    const Tensor leaving = at.scratch.alloc(DType::i64, {r.places.elements()}).slice_rows(0, r.order.rows()),
+                 coming = at.scratch.alloc(DType::i64, {r.capacity}).slice_rows(0, r.rows);
+    const std::vector<Tensor> out = slices_of(leaving, r.sent), in = slices_of(coming, r.received);
+    const auto me = size_t(ranks.rank());
+    if (has_data) {
+      write(memory, leaving, numbers);
+      if (out[me].elements() > 0) write(memory, in[me], read<int64_t>(memory, out[me]));
+    }
+    wait_all_to_all(ranks, out, in);
+    if (has_data) {
+      at.be.wait_all();
+      const std::vector<int64_t> came = read<int64_t>(memory, coming);
+      numbers.clear();
+      for (const int32_t from : read(memory, r.arrived)) numbers.push_back(came[size_t(from)]);
+    }
+  }
+  if (!has_data) return rows;
+  const Numbers offsets = read(memory, r.offsets);
+  const int64_t first = share_of(spec_.experts, {ranks.size(), ranks.rank()}).first;
+  for (size_t g = 0; g + 1 < offsets.size(); ++g)
+    for (int32_t row = offsets[g]; row < offsets[g + 1]; ++row)
+      numbers[size_t(row)] = numbers[size_t(row)] * spec_.experts + first + int64_t(g);
+  write(memory, rows, numbers);
+  return rows;
 }
 
 // Rows by expert, in the order that they left their ranks in.

@@ -55,6 +55,7 @@ class Dispatch {
       Tensor offsets;  // i32 [G + 1]
     };
     std::vector<Owned> owned;  // by rank of ep
+    Tensor numbers = {};       // i64 [n]  of each row that of its pair, where dropout asks for them (pair_numbers)
   };
 
   explicit Dispatch(Spec spec) : spec_(std::move(spec)) {}
@@ -81,6 +82,9 @@ class Dispatch {
   };
   OnTheWay begin_to_experts(const At& at, const Routes& routes, Tensor x, int64_t per, Arena& out) const;
   Tensor wait_at_experts(const At& at, const Routes& routes, OnTheWay way) const;
+  // i64 [n] of each row its token's number times E plus its expert: the same on every layout. `tokens`: i64 [T]. Of
+  // routes that `route` made. Blocks: the host looks at them.
+  Tensor pair_numbers(const At& at, const Routes& routes, Tensor tokens, Arena& kept) const;
   // The adjoint for tokens: the sum of each token's rows, [T, w]; for pairs: [T k], 0 where dropped. In scratch.
   // Blocks. Routes that are shared have it for tokens alone.
   Tensor to_tokens(const At& at, const Routes& routes, Tensor rows) const;

@@ -56,7 +56,7 @@ struct ParamSpec {
   // A few rows by which others are chosen or weighed (a router, a gate): kept as layers read it where the matrices
   // beside it are in codes.
   bool always_numbers = false;
-  bool is_score = false;    // of a head that gives scores: learns in full beside the adapter of a reward model
+  bool is_score = false;    // of a head that gives scores or values: learns in full beside an adapter that trains them
   bool is_adapter = false;  // of a low-rank adapter (adapter_spec.h): learns where the model's own are frozen
   bool in_stat = false;     // layers read it in the stat dtype too: its updates are lost in the compute dtype
   WeightCodes codes = WeightCodes::none;  // how it is kept, if it is frozen: in codes, or as layers read it

@@ -1,6 +1,10 @@
 #include "weft/train/first_weights.h"
 
+#include <filesystem>
+#include <utility>
+
 #include "weft/checkpoint/checkpoint_check.h"
+#include "weft/checkpoint/safetensors.h"
 #include "weft/models/hf_weights.h"
 #include "weft/models/init.h"
 #include "weft/models/peft.h"
@@ -8,6 +12,16 @@
 namespace weft {
 
 namespace {
+
+// What was said of heads that the base has not, and the adapter has.
+void forget_heads_of(const std::filesystem::path& adapter, std::vector<std::string>& notes) {
+  const SafetensorsFile file = SafetensorsFile::open(adapter / kAdapterFile);
+  const std::pair<const char*, const char*> heads[] = {{"base_model.model.score.weight", "score.weight is not there"},
+                                                       {"v_head.summary.weight", "v_head.summary is not there"}};
+  for (const auto& [tensor, note] : heads)
+    if (file.find(tensor) != nullptr)
+      std::erase_if(notes, [&](const std::string& said) { return said.starts_with(note); });
+}
 
 std::vector<std::string> write_masters(const Recipe& recipe, const ModelSpec& model, const ParamStore& params,
                                        int num_threads) {
@@ -27,6 +41,7 @@ std::vector<std::string> write_masters(const Recipe& recipe, const ModelSpec& mo
     require_whole(recipe.adapter.path, CheckpointPart::model, *params.mesh().world, num_threads);
     require_base(recipe.adapter.path, recipe.model.path);
     read_adapter_weights(recipe.adapter.path, model, params);
+    forget_heads_of(recipe.adapter.path, notes);
   }
   return notes;
 }
