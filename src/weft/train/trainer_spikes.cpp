@@ -109,6 +109,7 @@ void Trainer::go_back(const std::filesystem::path& checkpoint) {
     for (const auto& later : checkpoint_folders(recipe_.run.dir))
       if (step_of(later) > step_of(checkpoint)) remove_folder(later);
   });
+  rank_.backend.wait_all();  // the last update
   const Progressed at =
       load_checkpoint(checkpoint, rank_.plan.model, rank_.state, *rank_.plan.optimizer, machine_.threads);
   rank_.state.params.masters_changed(rank_.backend);
