@@ -65,10 +65,10 @@ TEST(LaunchFiles, SlurmGivesNoticeToTheSupervisorAndRequeues) {
 TEST(LaunchFiles, AJobSetTellsExitStatusesApart) {
   const std::string yaml = jobset_yaml(four_ranks());
   EXPECT_SAYS(yaml, "name: hopeless\n      action: FailJobSet\n");
-  EXPECT_SAYS(yaml, "onJobFailureMessagePatterns: [\"exit code (2|64|88|90|93) \"]");
+  EXPECT_SAYS(yaml, "onJobFailureMessagePatterns: [\"exit code (2|64|88|90|91|93) \"]");
   EXPECT_SAYS(yaml, "name: stopped\n      action: RestartJobSetAndIgnoreMaxRestarts\n");
   EXPECT_SAYS(yaml, "onJobFailureMessagePatterns: [\"exit code (75|86|130|143) \"]");
-  EXPECT_SAYS(yaml, "values: [2, 64, 88, 90, 93]");
+  EXPECT_SAYS(yaml, "values: [2, 64, 88, 90, 91, 93]");
   EXPECT_SAYS(yaml, "values: [75, 86, 130, 143]");
   EXPECT_EQ(lines_beginning(yaml, "terminationGracePeriodSeconds: 90"), 2);
   EXPECT_EQ(lines_beginning(yaml, "persistentVolumeClaim: {claimName: \"claim\"}"), 2);

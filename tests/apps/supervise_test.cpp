@@ -37,6 +37,7 @@ TEST(Attempts, EndAsTheRunSaidItDid) {
   EXPECT_EQ(cause_of(ended_with(2)), AttemptCause::usage);
   EXPECT_EQ(cause_of(ended_with(88)), AttemptCause::not_finite);
   EXPECT_EQ(cause_of(ended_with(90)), AttemptCause::no_checkpoint);
+  EXPECT_EQ(cause_of(ended_with(91)), AttemptCause::spikes);
   EXPECT_EQ(cause_of(ended_with(64)), AttemptCause::wrong_world);
   EXPECT_EQ(cause_of(ended_with(1)), AttemptCause::failed);
   EXPECT_EQ(cause_of(ended_with(128 + SIGSEGV)), AttemptCause::killed);

@@ -134,6 +134,11 @@ TEST(Why, SaysItForPeopleAndRefusesWhatIsNotThere) {
     EXPECT_NE(f.out.find(part), std::string::npos) << part << f.out;
   EXPECT_NE(t.why(4, 0).err.find("the run has steps 1 to 3"), std::string::npos);
   EXPECT_NE(t.why(1, 4).err.find("samples 0 to 3"), std::string::npos);
+  std::string metrics = slurp(t / "run/metrics.jsonl");
+  metrics.insert(metrics.find("{\"step\":2,") + 1, "\"batch\":7,");  // as behind a spike that the run went back from
+  spill(t / "run/metrics.jsonl", metrics);
+  EXPECT_EQ(nlohmann::json::parse(t.why(2, 1).out)["number"], 7 * 4 + 1);
+  EXPECT_EQ(nlohmann::json::parse(t.why(3, 1).out)["number"], 2 * 4 + 1);
   fs::remove(t / "run/recipe.toml");
   EXPECT_NE(t.why(1, 0).err.find("no run folder"), std::string::npos);
 }

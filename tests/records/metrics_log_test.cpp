@@ -79,6 +79,15 @@ TEST(MetricsLog, WhereTimeWentReadsBackAndIsNoTermOfAnObjective) {
   EXPECT_EQ(read_metrics(dir / "metrics.jsonl").steps.at(0), record);
 }
 
+TEST(MetricsLog, SpikesAndTheBatchOfAStepReadBackAndAreNoTermsOfAnObjective) {
+  TempDir dir;
+  const StepRecord record{.step = 41, .spikes = 1, .batch = 45, .terms = {{"margin", 0.5}}};
+  EXPECT_TRUE(to_json(record).ends_with(R"("memory_bytes":0,"spikes":1,"batch":45,"margin":0.5})"));
+  MetricsLog(dir / "metrics.jsonl", -1).append(record);
+  EXPECT_EQ(read_metrics(dir / "metrics.jsonl").steps.at(0), record);
+  EXPECT_EQ(to_json(StepRecord()).find("spikes"), std::string::npos);
+}
+
 TEST(MetricsLog, ResultsOfTasksReadBackAndAreCutWithTheirStep) {
   TempDir dir;
   const TasksRecord first{.step = 1, .results = {{"piqa.acc", 0.5}, {"piqa.acc_stderr", 0.25}}},

@@ -12,9 +12,9 @@
 namespace weft {
 
 std::string_view name_of(AttemptCause cause) {
-  constexpr std::string_view kNames[] = {"finished",      "preempted",   "moved",       "usage",      "hang",
-                                         "out_of_memory", "killed",      "corrupted",   "not_finite", "not_saved",
-                                         "no_checkpoint", "wrong_world", "ended_early", "failed"};
+  constexpr std::string_view kNames[] = {"finished",      "preempted",     "moved",       "usage",       "hang",
+                                         "out_of_memory", "killed",        "corrupted",   "not_finite",  "spikes",
+                                         "not_saved",     "no_checkpoint", "wrong_world", "ended_early", "failed"};
   return kNames[size_t(cause)];
 }
 
@@ -43,6 +43,8 @@ AttemptCause cause_of(const AttemptEnd& end) {
       return AttemptCause::corrupted;
     case kExitNotFinite:
       return AttemptCause::not_finite;
+    case kExitSpikes:
+      return AttemptCause::spikes;
     case kExitNotSaved:
       return AttemptCause::not_saved;
     case kExitNoCheckpoint:

@@ -18,6 +18,7 @@ enum class AttemptCause : uint8_t {
   killed,         // by a signal
   corrupted,      // ranks that should hold the same bytes did not
   not_finite,
+  spikes,  // more of them than the recipe allows
   not_saved,
   no_checkpoint,
   wrong_world,

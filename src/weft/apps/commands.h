@@ -16,6 +16,7 @@ inline constexpr int kExitCorrupted = 87;     // ranks that should hold the same
 inline constexpr int kExitNotFinite = 88;     // numbers that are not finite
 inline constexpr int kExitNotSaved = 89;      // all went well but the last save
 inline constexpr int kExitNoCheckpoint = 90;  // the run has checkpoints, and none is whole
+inline constexpr int kExitSpikes = 91;        // more loss spikes than the recipe allows
 inline constexpr int kExitNoProgress = 93;    // of a supervisor: attempts have come to nothing
 
 struct TrainOptions {

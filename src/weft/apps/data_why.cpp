@@ -144,6 +144,19 @@ int64_t last_step_of(const fs::path& run) {
   return checkpoint ? std::max(last, step_of(*checkpoint)) : last;
 }
 
+// The batch that a step has read, from 0: another one than its number where the run has gone past some
+// (train.on_spike).
+int64_t batch_of(const fs::path& run, int64_t step) {
+  if (fs::exists(run / "metrics.jsonl")) {
+    const std::vector<StepRecord> steps = read_metrics(run / "metrics.jsonl").steps;
+    const auto last = std::find_if(steps.rbegin(), steps.rend(), [&](const StepRecord& r) { return r.step == step; });
+    if (last != steps.rend()) return last->batch.value_or(step - 1);
+  }
+  const auto checkpoint = newest_checkpoint(run);
+  const SpikeState spikes = checkpoint ? read_progress(*checkpoint).spikes.value_or(SpikeState()) : SpikeState();
+  return spikes.batch_of(step - 1);
+}
+
 class Why {
  public:
   explicit Why(const WhyOptions& o) : options_(o), recipe_(recipe_of(o.run)) {
@@ -170,7 +183,7 @@ class Why {
           "explained",
           o.step, first->first_step + 1, last_step_of(o.run)));
     }
-    number_ = span.first_sample + (o.step - 1 - span.first_step) * batch + o.sample;
+    number_ = span.first_sample + (batch_of(o.run, o.step) - span.first_step) * batch + o.sample;
   }
 
   Report report() const {

@@ -57,9 +57,9 @@ int say_failure(const std::string& command) {
     return say_error(command, e.what(), kExitNoCheckpoint);
   } catch (const HangError& e) { return say_error(command, e.what(), kExitHang); } catch (const CorruptionError& e) {
     return say_error(command, e.what(), kExitCorrupted);
-  } catch (const NumericsError& e) { return say_error(command, e.what(), kExitNotFinite); } catch (const Error& e) {
-    return say_error(command, e.what(), kExitFailure);
-  } catch (const CheckFailure& e) {
+  } catch (const SpikesError& e) { return say_error(command, e.what(), kExitSpikes); } catch (const NumericsError& e) {
+    return say_error(command, e.what(), kExitNotFinite);
+  } catch (const Error& e) { return say_error(command, e.what(), kExitFailure); } catch (const CheckFailure& e) {
     return say_error(command, fmt::format("{}\nThis is a bug in weft: please report it with the command.", e.what()),
                      kExitFailure);
   } catch (const std::bad_alloc&) {

@@ -11,8 +11,8 @@ namespace {
 
 constexpr int kSshPort = 2222;
 // Trying again does not help: a recipe, a world, numbers, checkpoints, or attempts that have come to nothing.
-const std::string kHopeless =
-    fmt::format("{}, {}, {}, {}, {}", kExitUsage, kExitWrongWorld, kExitNotFinite, kExitNoCheckpoint, kExitNoProgress);
+const std::string kHopeless = fmt::format("{}, {}, {}, {}, {}, {}", kExitUsage, kExitWrongWorld, kExitNotFinite,
+                                          kExitNoCheckpoint, kExitSpikes, kExitNoProgress);
 constexpr int kByTerm = 143;
 // Stopped and saved, or ended while it was: the pod was to leave its node.
 const std::string kStopped = fmt::format("{}, {}, {}, {}", kExitPreempted, kExitHang, kExitInterrupted, kByTerm);

@@ -30,6 +30,10 @@ constexpr auto names_of(AttentionMask) { return std::array{"causal"sv, "block_ca
 enum class PrecisionChoice : uint8_t { f32, bf16, fp16, f64, automatic };
 constexpr auto names_of(PrecisionChoice) { return std::array{"f32"sv, "bf16"sv, "fp16"sv, "f64"sv, "auto"sv}; }
 
+// What becomes of a step whose loss or gradient norm stands out of those before it (optim/spike_rule.h).
+enum class SpikeAction : uint8_t { none, skip, rollback };
+constexpr auto names_of(SpikeAction) { return std::array{"none"sv, "skip"sv, "rollback"sv}; }
+
 enum class ReduceDtype : uint8_t { f32, bf16 };
 constexpr auto names_of(ReduceDtype) { return std::array{"f32"sv, "bf16"sv}; }
 

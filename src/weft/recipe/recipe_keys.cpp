@@ -12,6 +12,7 @@ Allowed anything() { return {}; }
 Allowed needed(std::string example) { return {.example = std::move(example)}; }
 
 constexpr bool kMayChange = true;
+constexpr double kMostSpikeWindow = 1 << 16;  // steps: each checkpoint lists them
 
 }  // namespace
 
@@ -144,6 +145,18 @@ std::vector<RecipeKey> recipe_keys(Recipe& r) {
        "steps between comparisons of what several ranks hold alike, by hashes: where one differs the run ends with "
        "status 87 (docs/operations.md); each save begins with one, 0: only that",
        kMayChange},
+      {"train.on_spike", choice(t.on_spike), anything(),
+       "a step whose loss or gradient norm stands out of those before it: is taken as any other; leaves its update out "
+       "(OLMo-core's SkipStepOptimizer); or the run goes back to its newest regular checkpoint, and on from there "
+       "behind the batches up to this one (PaLM) (docs/operations.md)",
+       kMayChange},
+      {"train.spike_sigma_factor", &t.spike_sigma_factor, above(0),
+       "on_spike: by how many standard deviations it stands out, above the median of the last spike_window steps",
+       kMayChange},
+      {"train.spike_window", &t.spike_window, count(2, kMostSpikeWindow),
+       "on_spike: steps that a step is compared with; half of them must be there", kMayChange},
+      {"train.max_spikes", &t.max_spikes, count(0),
+       "on_spike: most spikes among as many batches as spike_window; one more ends the run with status 91", kMayChange},
 
       {"objective.loss_type", choice(r.objective.loss_type), anything(),
        "dpo: -log sigmoid(beta D) (Rafailov et al. 2023), or (D - 1 / (2 beta))^2 (Azar et al. 2023); D is by how much "

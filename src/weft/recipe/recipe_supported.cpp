@@ -226,6 +226,36 @@ void refuse_idle(const Recipe& r, Refusals& refusals) {
                     "optimizer.lr_wsd_decay_iters = 0");
 }
 
+// What a run goes back to, and how it goes on, must be plain.
+void refuse_spikes(const Recipe& r, Refusals& refusals) {
+  const Recipe::Train &t = r.train, usual;
+  const bool none = t.on_spike == SpikeAction::none, rollback = t.on_spike == SpikeAction::rollback;
+  refusals.add_idle(none && t.spike_sigma_factor != usual.spike_sigma_factor,
+                    fmt::format("train.spike_sigma_factor = {}", t.spike_sigma_factor),
+                    "train.on_spike = \"none\" looks for no spikes", "train.on_spike = \"skip\"");
+  refusals.add_idle(none && t.spike_window != usual.spike_window,
+                    fmt::format("train.spike_window = {}", t.spike_window),
+                    "train.on_spike = \"none\" looks for no spikes", "train.on_spike = \"skip\"");
+  refusals.add_idle(none && t.max_spikes != usual.max_spikes, fmt::format("train.max_spikes = {}", t.max_spikes),
+                    "train.on_spike = \"none\" looks for no spikes", "train.on_spike = \"skip\"");
+  const std::string key = "train.on_spike = \"rollback\"";
+  refusals.add(rollback && r.checkpoint.save_interval == 0, key,
+               "with checkpoint.save_interval = 0 there is no checkpoint to go back to",
+               "checkpoint.save_interval = 100, or train.on_spike = \"skip\"");
+  refusals.add(rollback && has_phases(r), key,
+               "phases and a ramp of the batch begin at steps of which the data is known before, and a run that goes "
+               "past batches would be elsewhere in it",
+               "train.on_spike = \"skip\"");
+  const int64_t every = r.checkpoint.save_interval, evals = t.eval_interval;
+  refusals.add(rollback && every > 0 && r.checkpoint.keep_best > 0 && evals % every != 0,
+               fmt::format("checkpoint.keep_best = {}", r.checkpoint.keep_best),
+               fmt::format("{} goes back to multiples of checkpoint.save_interval = {}, and removes what is behind "
+                           "them, where train.eval_interval = {} may leave the best",
+                           key, every, evals),
+               fmt::format("train.eval_interval = {}, or train.on_spike = \"skip\"",
+                           std::max<int64_t>(1, evals / every) * every));
+}
+
 // What tasks and held-out losses are scored by must be the model itself, and comparable.
 void refuse_scores(const Recipe& r, Refusals& refusals) {
   const bool scores = !r.eval.tasks.empty();
@@ -255,6 +285,11 @@ void refuse_scores(const Recipe& r, Refusals& refusals) {
       "a phase begins another head of the model, whose averages count its own steps, and which of them overflow "
       "is not known before",
       "train.precision = \"bf16\"");
+  refusals.add(begins_heads && r.train.on_spike != SpikeAction::none,
+               fmt::format("train.on_spike = \"{}\"", r.train.on_spike),
+               "a phase begins another head of the model, whose averages count its own steps, and which of them are "
+               "left out is not known before",
+               "train.on_spike = \"none\"");
   refusals.add(r.checkpoint.async_save && r.checkpoint.save_interval == 0, "checkpoint.async_save",
                "with save_interval = 0 there is only the last checkpoint, which is waited for",
                "checkpoint.async_save = false");
@@ -302,6 +337,7 @@ void check_supported(const Recipe& r) {
   refuse_beside_objective(r, refusals);
   refuse_mean_over_documents(r, refusals);
   refuse_idle(r, refusals);
+  refuse_spikes(r, refusals);
   refuse_scores(r, refusals);
   refusals.throw_any();
   if (!has_phases(r)) return;

@@ -63,7 +63,8 @@ std::vector<std::pair<std::string, double>> terms_of(const Json& json) {
       "step",         "loss",       "aux_loss",      "z_loss",       "mtp_loss",
       "grad_norm",    "lr",         "mfu",           "tokens_per_s", "step_time_s",
       "memory_bytes", "loss_scale", "skipped_steps", "phase",        "global_batch_size",
-      "seq_length",   "data_s",     "eval_s",        "save_s"};
+      "seq_length",   "data_s",     "eval_s",        "save_s",       "spikes",
+      "batch"};
   std::vector<std::pair<std::string, double>> terms;
   for (const auto& [name, value] : json.items()) {
     const bool is_field = std::find(std::begin(kFields), std::end(kFields), name) != std::end(kFields);
@@ -84,6 +85,10 @@ std::optional<StepRecord::Phase> phase_of(const Json& json) {
   return StepRecord::Phase{.number = json["phase"].get<int64_t>(),
                            .global_batch_size = json.value("global_batch_size", int64_t(0)),
                            .seq_length = json.value("seq_length", int64_t(0))};
+}
+
+std::optional<int64_t> count_at(const Json& json, const char* key) {
+  return json.contains(key) ? std::optional(json[key].get<int64_t>()) : std::nullopt;
 }
 
 StepRecord step_record(const Json& json) {
@@ -111,6 +116,8 @@ StepRecord step_record(const Json& json) {
           .mtp_router_entropy = json.value("mtp_router_entropy", std::vector<double>()),
           .mtp_dropped = json.value("mtp_dropped", std::vector<int64_t>()),
           .phase = phase_of(json),
+          .spikes = count_at(json, "spikes"),
+          .batch = count_at(json, "batch"),
           .terms = terms_of(json)};
 }
 
@@ -174,6 +181,8 @@ std::string to_json(const StepRecord& r) {
   if (r.phase)
     json["phase"] = r.phase->number, json["global_batch_size"] = r.phase->global_batch_size,
     json["seq_length"] = r.phase->seq_length;
+  if (r.spikes) json["spikes"] = *r.spikes;
+  if (r.batch) json["batch"] = *r.batch;
   for (const auto& [name, value] : r.terms) json[name] = value;
   return json.dump();
 }

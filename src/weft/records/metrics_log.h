@@ -45,6 +45,10 @@ struct StepRecord {
     bool operator==(const Phase&) const = default;
   };
   std::optional<Phase> phase = {};
+  // Of a run that watches for loss spikes: those so far, this step among them; none of another one.
+  std::optional<int64_t> spikes = {};
+  // The batch of the data that the step read, from 0, where that is not step - 1: the run has gone past others.
+  std::optional<int64_t> batch = {};
   // What the objective says beside the loss, by name: none of cross-entropy.
   std::vector<std::pair<std::string, double>> terms = {};
 

@@ -66,6 +66,14 @@ void RunRecords::step(const StepRecord& record) {
   progress_.update(record, now_s());
 }
 
+// As a run that begins there.
+void RunRecords::go_back(int64_t step) {
+  spec_.first_step = step;
+  metrics_.reset();
+  board_.reset();
+  open();
+}
+
 void RunRecords::sync() {
   if (metrics_) attempt(kMetrics, [&] { metrics_->sync_to_disk(); });
 }

@@ -32,7 +32,8 @@ class RunRecords {
   void step(const StepRecord& record);
   void eval(const EvalRecord& record);
   void tasks(const TasksRecord& record);
-  void sync();  // blocks until metrics.jsonl would survive a loss of power
+  void go_back(int64_t step);  // the run goes on behind that one: what was written of later steps is dropped
+  void sync();                 // blocks until metrics.jsonl would survive a loss of power
   void note(std::string_view line) { progress_.note(line); }
   void event(const std::string& name, nlohmann::json more);  // append_event
   // Runs `write` and catches its FileErrors; reports the first one of each `file`.

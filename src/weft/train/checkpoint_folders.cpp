@@ -253,10 +253,30 @@ std::vector<ScoredCheckpoint> best_checkpoints(const std::filesystem::path& run,
   return all;
 }
 
+namespace {
+
+// Where the newest checkpoint is of a step at which the run was stopped: the one to which a spike would take it back.
+std::optional<fs::path> last_to_go_back_to(const Recipe& recipe) {
+  if (recipe.train.on_spike != SpikeAction::rollback) return {};
+  const std::vector<fs::path> all = checkpoint_folders(recipe.run.dir);
+  const auto last =
+      std::find_if(all.rbegin(), all.rend(), [&](const fs::path& one) { return is_regular(recipe, step_of(one)); });
+  if (last == all.rend() || last == all.rbegin()) return {};
+  return *last;
+}
+
+}  // namespace
+
+bool is_regular(const Recipe& recipe, int64_t step) {
+  const int64_t every = recipe.checkpoint.save_interval;
+  return every > 0 && step > 0 && step % every == 0;
+}
+
 KeptCheckpoints kept_checkpoints(const Recipe& recipe) {
   KeptCheckpoints kept{.latest = recipe.checkpoint.keep_latest, .whatever_age = {}};
   for (const ScoredCheckpoint& best : best_checkpoints(recipe.run.dir, recipe.checkpoint.keep_best))
     kept.whatever_age.push_back(best.path);
+  if (const auto back = last_to_go_back_to(recipe)) kept.whatever_age.push_back(*back);
   if (!has_phases(recipe)) return kept;
   for (const PhaseSpan& span : phase_spans(recipe))
     if (span.own_reference > 0) kept.whatever_age.emplace_back(span.recipe.objective.reference);

@@ -46,8 +46,8 @@ using BeforeChange = std::function<void()>;
 // Which checkpoints of a run stay.
 struct KeptCheckpoints {
   int64_t latest = 0;  // so many of the newest; 0: all stay
-  // These too: the best, references of phases, and those with the last values of a head that a phase drops. Some may
-  // not be there yet (kept_checkpoints).
+  // These too: the best, references of phases, those with the last values of a head that a phase drops, and the newest
+  // that a run goes back to after a spike. Some may not be there yet (kept_checkpoints).
   std::vector<std::filesystem::path> whatever_age;
 };
 // Which of a run's checkpoints (oldest first, the last one whole) to remove, oldest first. Never the newest.
@@ -79,8 +79,11 @@ struct ScoredCheckpoint {
 // The at most `most` checkpoints of RUN/checkpoints with the least held-out loss, as they say it themselves: best
 // first, the older first where two are equal. What cannot be read, and what does not say its loss, is left out.
 std::vector<ScoredCheckpoint> best_checkpoints(const std::filesystem::path& run, int64_t most);
+// Whether the checkpoint of that step is one that checkpoint.save_interval makes, however often the run is stopped.
+bool is_regular(const Recipe& recipe, int64_t step);
 // Which of its checkpoints a run of this recipe keeps: the newest, of those that are there now the best, those that are
-// the reference of a phase, and those with the last values of a head that a phase drops.
+// the reference of a phase, those with the last values of a head that a phase drops, and, with train.on_spike =
+// "rollback", the newest regular one.
 KeptCheckpoints kept_checkpoints(const Recipe& recipe);
 
 }  // namespace weft

@@ -90,6 +90,15 @@ void save_progress(const fs::path& file, const Progressed& progressed, const std
   if (const auto& h = progressed.held_out) json["held_out"] = {{"loss", h->loss}, {"tokens", h->tokens}};
   if (const auto& p = progressed.place)
     json["place"] = {{"phase", p->phase}, {"mix", p->mix}, {"next_sample", p->next_sample}, {"begun", p->begun}};
+  if (const auto& s = progressed.spikes) {
+    nlohmann::json gaps = nlohmann::json::array();
+    for (const SpikeState::Gap& gap : s->gaps) gaps.push_back({{"step", gap.step}, {"batches", gap.batches}});
+    json["spikes"] = {{"losses", s->losses},
+                      {"grad_norms", s->grad_norms},
+                      {"batches", s->batches},
+                      {"skipped_steps", s->skipped_steps},
+                      {"gaps", gaps}};
+  }
   if (const auto& s = progressed.loss_scale)
     json["loss_scale"] = {{"scale", s->scale},
                           {"good_steps", s->good_steps},
@@ -128,6 +137,30 @@ std::optional<MixPlace> place_in(const JsonFields& fields) {
   return place;
 }
 
+std::optional<SpikeState> spikes_in(const JsonFields& fields, const std::string& source) {
+  if (!fields.has("spikes")) return {};
+  const JsonFields s = fields.object("spikes");
+  SpikeState state{.skipped_steps = s.integer("skipped_steps", {.min = 0})};
+  const auto numbers = [&](const char* key, std::vector<double>& to) {
+    for (const auto& n : s.list(key, "a list of numbers")) {
+      if (!n.is_number()) s.fail(key, "a list of numbers");
+      to.push_back(n.get<double>());
+    }
+  };
+  numbers("losses", state.losses);
+  numbers("grad_norms", state.grad_norms);
+  if (state.losses.size() != state.grad_norms.size()) s.fail("grad_norms", "as many numbers as losses");
+  for (const auto& n : s.list("batches", "a list of numbers of batches")) {
+    if (!n.is_number_integer() || n.get<int64_t>() < 0) s.fail("batches", "a list of numbers of batches");
+    state.batches.push_back(n.get<int64_t>());
+  }
+  for (const auto& n : s.list("gaps", "a list of gaps")) {
+    const JsonFields gap(n, source, "spikes.gaps.");
+    state.gaps.push_back({.step = gap.integer("step", {.min = 0}), .batches = gap.integer("batches", {.min = 1})});
+  }
+  return state;
+}
+
 Progressed load_progress(const fs::path& file) {
   const nlohmann::json json = read_json_file(file);
   const JsonFields fields(json, file.string());
@@ -147,7 +180,8 @@ Progressed load_progress(const fs::path& file) {
           .base = fields.has("base") ? fields.string("base") : "",
           .teacher = fields.has("teacher") ? fields.string("teacher") : "",
           .reference = fields.has("reference") ? fields.string("reference") : "",
-          .place = place_in(fields)};
+          .place = place_in(fields),
+          .spikes = spikes_in(fields, file.string())};
 }
 
 }  // namespace

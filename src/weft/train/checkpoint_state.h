@@ -8,6 +8,7 @@
 
 #include "weft/models/peft.h"
 #include "weft/optim/loss_scale.h"
+#include "weft/optim/spike_rule.h"
 #include "weft/step/training_state.h"
 #include "weft/train/checkpoint_folders.h"
 #include "weft/train/run_data.h"
@@ -34,6 +35,7 @@ struct Progressed {                               // how far a run is
   std::string base = {};  // fingerprint_of_weights of what it reads and never writes: an adapter's base, a reference
   std::string teacher = {}, reference = {};  // likewise, of objective.teacher and objective.reference
   std::optional<MixPlace> place = {};        // of a run with phases
+  std::optional<SpikeState> spikes = {};     // of a run that watches for them, or has had some
 };
 
 struct CheckpointSource {

@@ -80,6 +80,7 @@ Trainer::Trainer(RunPlan plan, const Setup& setup)
       reference_(stored_reference_of(references_.train, *data_.train, batches_, rank_.plan.step)),
       objective_(objective_of(recipe_, *data_.train, batch_place())),
       loss_scale_(rank_.plan.loss_scale),
+      spikes_{.rule = spike_rule_of(recipe_)},
       step_run_({.recipe = recipe_,
                  .rank = rank_,
                  .batches = batches_,
@@ -88,7 +89,8 @@ Trainer::Trainer(RunPlan plan, const Setup& setup)
                  .lr_first_step = span_ ? span_->lr_first_step : 0,
                  .reference = reference_ ? &*reference_ : nullptr,
                  .first_step = span_ ? span_->first_step : 0,
-                 .older = span_ ? span_->averaged_steps - span_->first_step : 0}),
+                 .older = span_ ? span_->averaged_steps - span_->first_step : 0,
+                 .spikes = &spikes_}),
       context_(context_of(with_longest_samples(), rank_.plan.config)) {
   if (rank_.plan.step.writes > 0) writer_.emplace(rank_, machine_.memory);
   if (span_) mark_late_heads(*span_, rank_.state.params);
@@ -144,6 +146,7 @@ void Trainer::take(CarriedRun& carried) {
   held_out_ = carried.held_out;
   results_ = std::move(carried.results);
   loss_scale_.state = carried.loss_scale;
+  take_spikes(std::move(carried.spikes));
   adapter_changed_ = carried.adapter_changed;
   base_ = std::move(carried.base);
   teacher_ = std::move(carried.teacher);
@@ -173,6 +176,7 @@ CarriedRun Trainer::take_carried() {
           .held_out = held_out_,
           .results = std::move(results_),
           .loss_scale = loss_scale_.state,
+          .spikes = spikes_.state,
           .adapter_changed = adapter_changed_,
           .base = std::move(base_),
           .teacher = std::move(teacher_),
@@ -245,9 +249,10 @@ RunEnd Trainer::run() {
   if (tasks_due() && (!results_ || results_->step != step_)) score_tasks();
   // Not between two spans, where the one before has asked: a checkpoint of a step is of the span that trained it.
   for (bool asks = !follows_; step_ < end_step() && !(asks && stopped()); asks = true) {
-    const StepRecord record = step_once();
-    if (leads()) records_->step(record);
-    watch_stragglers(record.step_time_s);
+    const std::optional<StepRecord> record = step_once();
+    if (!record) continue;
+    if (leads()) records_->step(*record);
+    watch_stragglers(record->step_time_s);
     tell_of_rate();
     if (due(recipe_.train.check_replicas_interval)) wait_check_replicas();
     if (saving_) add_time(save_s_, [&] { go_on_saving(SaveWait::no); });
@@ -289,7 +294,7 @@ void Trainer::enter(RunSection section) {
   fault_point(name_of(section), rank_.mesh.world->rank(), step_);
 }
 
-StepRecord Trainer::step_once() {
+std::optional<StepRecord> Trainer::step_once() {
   enter(RunSection::step);
   const double began = now_s();
   for (auto& [axis, time] : waits_) time = {};
@@ -297,13 +302,21 @@ StepRecord Trainer::step_once() {
   const TrainingStep::Watch watch{.before_end = [this](const auto& so_far) {
     if (recipe_.train.log_grad_norms) log_grad_norms(so_far);
   }};
-  TrainingStep::Result result = step_run_.run(step_, step_, watch);
+  const int64_t batch = spikes_.state.batch_of(step_);
+  TrainingStep::Result result = step_run_.run(step_, batch, watch);
   if (result.outcome == TrainingStep::Outcome::stuck) result = run_again(result, watch);
   if (leads()) note_oddities(result);
+  if (result.outcome == TrainingStep::Outcome::spike && heed_spike(result) == AfterSpike::went_back) return {};
+  if (result.outcome == TrainingStep::Outcome::updated && spikes_.rule && result.targets > 0)
+    spikes_.rule->add(spikes_.state, result.loss, result.grad_norm);
   if (result.outcome == TrainingStep::Outcome::updated && result.lr > 0 && result.grad_norm > 0)
     adapter_changed_ = true;
   ++step_;
-  const double took = now_s() - began;
+  return record_of(result, batch, now_s() - began);
+}
+
+// Of the step that is just done.
+StepRecord Trainer::record_of(const TrainingStep::Result& result, int64_t batch, double took) {
   const auto tokens = double(rank_.plan.step.global_tokens());
   return {.step = step_,
           .loss = result.targets > 0 ? result.loss : std::numeric_limits<double>::quiet_NaN(),
@@ -332,6 +345,8 @@ StepRecord Trainer::step_once() {
                                                            .global_batch_size = recipe_.train.global_batch_size,
                                                            .seq_length = recipe_.train.seq_length})
                          : std::nullopt,
+          .spikes = spikes_.rule ? std::optional(int64_t(spikes_.state.batches.size())) : std::nullopt,
+          .batch = batch != step_ - 1 ? std::optional(batch) : std::nullopt,
           .terms = result.terms};
 }
 
@@ -353,6 +368,8 @@ void Trainer::start_weights(const FoundCheckpoint& found) {
     const Progressed at =
         load_checkpoint(*checkpoint, rank_.plan.model, rank_.state, *rank_.plan.optimizer, machine_.threads);
     rank_.state.params.masters_changed(rank_.backend);
+    spikes_.state = at.spikes.value_or(SpikeState());
+    if (!spikes_.rule) take_spikes(spikes_.state);
     require_same_run(*checkpoint, at);
     require_steps_left(recipe_, at.step, *checkpoint);
     step_ = saved_step_ = at.step;
@@ -363,8 +380,8 @@ void Trainer::start_weights(const FoundCheckpoint& found) {
             ? fmt::format("goes on from {}, after step {}", checkpoint->string(), step_)
             : fmt::format("{} is of step {}, the run's last: nothing is left to do", checkpoint->string(), step_));
     if (const auto then = *checkpoint / "weft" / "recipe.toml"; std::filesystem::exists(then))
-      if (const auto note =
-              length_note(parse_recipe_file(then.string(), {}), whole_, step_, step_ - loss_scale_.state.skipped_steps);
+      if (const auto note = length_note(parse_recipe_file(then.string(), {}), whole_, step_,
+                                        step_ - loss_scale_.state.skipped_steps - spikes_.state.skipped_steps);
           !note.empty())
         notes_.push_back(note);
     // A run that keeps the best ones needs to know how good this one is: it evaluates again where it does not say so.

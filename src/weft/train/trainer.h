@@ -36,6 +36,12 @@ class CorruptionError : public Error {
   using Error::Error;
 };
 
+// The loss or the gradients of more steps than train.max_spikes have stood out of those before.
+class SpikesError : public Error {
+ public:
+  using Error::Error;
+};
+
 // A phase requires a result that the run does not have: it is saved, and stops before it.
 class UnmetError : public Error {
  public:
@@ -55,6 +61,7 @@ struct CarriedRun {
   std::optional<HeldOut> held_out;
   std::optional<TasksRecord> results;
   LossScaleState loss_scale;
+  SpikeState spikes;
   bool adapter_changed;
   std::string base, teacher, reference;
   MatmulRate matmul_rate;
@@ -88,8 +95,8 @@ class Trainer {
   };
   Trainer(RunPlan plan, const Setup& setup);
 
-  // Throws NumericsError, CorruptionError, FileError, UnmetError; a NotSavedError where all went well but the last
-  // save.
+  // Throws NumericsError, CorruptionError, SpikesError, FileError, UnmetError; a NotSavedError where all went well but
+  // the last save.
   RunEnd run();
   // After span_done: for the Trainer of the next span, which is made when this one is gone.
   CarriedRun take_carried();
@@ -103,7 +110,7 @@ class Trainer {
   int64_t end_step() const { return span_ ? span_->end_step : recipe_.train.train_iters; }
   BatchPlace batch_place() const;
   int64_t samples_at(int64_t step) const {
-    return span_ ? span_->samples_at(step) : step * recipe_.train.global_batch_size;
+    return span_ ? span_->samples_at(step) : spikes_.state.batch_of(step) * recipe_.train.global_batch_size;
   }
   std::optional<MixPlace> place_at(int64_t step) const;
   Recipe with_longest_samples() const;
@@ -124,11 +131,19 @@ class Trainer {
     return std::any_of(records.begin(), records.end(), [&](const Record& r) { return r.step == step; });
   }
   void enter(RunSection section);
-  StepRecord step_once();
+  std::optional<StepRecord> step_once();  // none: the run has gone back
+  StepRecord record_of(const TrainingStep::Result& result, int64_t batch, double took);
   void watch_stragglers(double step_s);
   void note_oddities(const TrainingStep::Result& result);
   TrainingStep::Result run_again(const TrainingStep::Result& first, TrainingStep::Watch watch);
   [[noreturn]] void report_nonfinite(const std::string& what, const NonFinite& found);
+  static std::optional<SpikeRule> spike_rule_of(const Recipe& recipe);
+  void take_spikes(SpikeState state);
+  enum class AfterSpike : uint8_t { goes_on, went_back };
+  AfterSpike heed_spike(const TrainingStep::Result& result);
+  [[noreturn]] void refuse_more_spikes(const std::string& what, int64_t window);
+  std::optional<std::filesystem::path> wait_find_way_back();
+  void go_back(const std::filesystem::path& checkpoint);
   void wait_check_replicas();
   void log_grad_norms(const TrainingStep::Result& step);
   void evaluate();
@@ -170,6 +185,7 @@ class Trainer {
   const std::optional<StoredReference> reference_;  // of the training rows
   const std::unique_ptr<const Objective> objective_;
   LossScale loss_scale_;
+  SpikeWatch spikes_;
   const TrainingStep step_run_;
   int64_t context_;  // tokens that the model will have been trained to see at once
   int64_t step_ = 0, saved_step_ = -1, evaluated_step_ = -1;

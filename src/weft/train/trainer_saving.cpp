@@ -104,7 +104,9 @@ void Trainer::begin_save() {
                                       .base = base_,
                                       .teacher = teacher_,
                                       .reference = reference_weights_,
-                                      .place = place_at(step_)},
+                                      .place = place_at(step_),
+                                      .spikes = spikes_.rule || !spikes_.state.is_empty() ? std::optional(spikes_.state)
+                                                                                          : std::nullopt},
                        .model_folder = recipe_.model.path,
                        .tokenizer = kept_tokenizer(recipe_.run.dir),
                        .is_tokenizer_known = is_tokenizer_kept(recipe_),

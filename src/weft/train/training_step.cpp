@@ -10,7 +10,8 @@
 namespace weft {
 
 TrainingStep::Result TrainingStep::run(int64_t step, int64_t batch, const Watch& watch) const {
-  const int64_t updates = step - loss_scale_.state.skipped_steps;  // the optimizer knows no other steps
+  const int64_t skipped = loss_scale_.state.skipped_steps + (spikes_ != nullptr ? spikes_->state.skipped_steps : 0);
+  const int64_t updates = step - skipped;  // the optimizer knows no other steps
   const OpenSource::Counted counted = batches_.counted(batch);
   for (const char* point : {"weights", "moment"}) plant_number(rank_.state.params, point, step);
   const double loss = run_batch(batch, counted, watch), scale = loss_scale_.state.scale;
@@ -30,22 +31,23 @@ TrainingStep::Result TrainingStep::run(int64_t step, int64_t batch, const Watch&
   if (counted.further > 0) result.mtp_loss = rank_.executor.mtp_loss() / double(counted.further);
   if (const RouterRecords* routers = rank_.state.model.routers())
     result.routers = routers->report(rank_.plan.step.global_tokens(), rank_.plan.step.counts_experts);
-  const bool finite = wait_all_finite(loss, result.grad_norm);
-  if (!finite) result.outcome = loss_scale_.may_skip() ? Outcome::skipped : Outcome::stuck;
+  result.outcome = wait_outcome(result);
   if (result.outcome == Outcome::stuck) return result;
   if (watch.before_end) watch.before_end(result);
-  if (finite)
-    update(step, updates, result);
-  else
-    loss_scale_.count_overflow();
+  if (result.outcome == Outcome::updated) update(step, updates, result);
+  if (result.outcome == Outcome::skipped) loss_scale_.count_overflow();
   return result;
 }
 
 // Loss and norm are the same on every rank, unless a fault has spoilt one rank's copy of them: all decide alike.
-bool TrainingStep::wait_all_finite(double loss, double norm) const {
-  double bad = std::isfinite(loss) && std::isfinite(norm) ? 0 : 1;
-  rank_.mesh.world->all_reduce({&bad, DType::f64, {1}}).wait();
-  return bad == 0;
+TrainingStep::Outcome TrainingStep::wait_outcome(const Result& r) const {
+  const bool finite = std::isfinite(r.loss) && std::isfinite(r.grad_norm);
+  const bool judges = spikes_ != nullptr && spikes_->rule && r.targets > 0;
+  const bool spikes = finite && judges && spikes_->rule->find(spikes_->state, r.loss, r.grad_norm);
+  double found[2] = {finite ? 0.0 : 1.0, spikes ? 1.0 : 0.0};  // how many ranks find so
+  rank_.mesh.world->all_reduce({found, DType::f64, {judges ? 2 : 1}}).wait();
+  if (found[0] > 0) return loss_scale_.may_skip() ? Outcome::skipped : Outcome::stuck;
+  return found[1] > 0 ? Outcome::spike : Outcome::updated;
 }
 
 double TrainingStep::run_batch(int64_t batch, const Watch& watch) const {

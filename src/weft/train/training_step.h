@@ -5,6 +5,7 @@
 
 #include "weft/nn/router_records.h"
 #include "weft/optim/loss_scale.h"
+#include "weft/optim/spike_rule.h"
 #include "weft/recipe/recipe.h"
 #include "weft/train/batch_loader.h"
 #include "weft/train/rank_run.h"
@@ -24,7 +25,8 @@ class TrainingStep {
     int64_t lr_first_step = 0;  // from which the recipe's learning rate counts, if a phase has one of its own
     const StoredReference* reference = nullptr;  // where the step reads what is stored of one
     int64_t first_step = 0;                      // of the phase's span
-    int64_t older = 0;  // by so many steps the optimizer's averages are older than the run (PhaseSpan)
+    int64_t older = 0;                   // by so many steps the optimizer's averages are older than the run (PhaseSpan)
+    const SpikeWatch* spikes = nullptr;  // by which a step is judged, and whose skipped steps count; null: none was
   };
   explicit TrainingStep(const Parts& parts)
       : recipe_(parts.recipe),
@@ -35,12 +37,14 @@ class TrainingStep {
         lr_first_step_(parts.lr_first_step),
         reference_(parts.reference),
         first_step_(parts.first_step),
-        older_(parts.older) {}
+        older_(parts.older),
+        spikes_(parts.spikes) {}
 
   enum class Outcome : uint8_t {
     updated,
     skipped,  // loss or norm is not finite: weights and optimizer state stay, the loss scale has counted it
-    stuck     // neither is finite, and no loss scale may fall: nothing has changed, and the step may run again
+    stuck,    // neither is finite, and no loss scale may fall: nothing has changed, and the step may run again
+    spike     // the loss or the norm stands out of those before, and nothing has changed
   };
   struct Result {
     int64_t targets;         // that count in the batch
@@ -58,15 +62,16 @@ class TrainingStep {
     std::function<void(const Result&)> before_end = {};  // gradients are whole sums; not where the step is stuck
     bool again = false;                                  // the step was stuck, and runs for the second time
   };
-  // Step `step`, from 0, of which loss_scale.state.skipped_steps have been skipped, by this batch of the data, whose
-  // number is also dropout's. The numbers differ only where a trial repeats a batch that was skipped. Blocks.
+  // Step `step`, from 0, of which those that the states of loss_scale and spikes count have been skipped, by this batch
+  // of the data, whose number is also dropout's. The numbers differ where a trial repeats a batch that was skipped, and
+  // behind batches that a run has gone past. Blocks.
   Result run(int64_t step, int64_t batch, const Watch& watch) const;
   // Its forward and backward alone: the loss; gradients are multiplied by the loss scale. Blocks.
   double run_batch(int64_t batch, const Watch& watch) const;
 
  private:
   double run_batch(int64_t batch, const OpenSource::Counted& counted, const Watch& watch) const;
-  bool wait_all_finite(double loss, double norm) const;
+  Outcome wait_outcome(const Result& result) const;
   void update(int64_t step, int64_t updates, const Result& result) const;
 
   const Recipe& recipe_;
@@ -77,6 +82,7 @@ class TrainingStep {
   const int64_t lr_first_step_;
   const StoredReference* const reference_;
   const int64_t first_step_, older_;
+  const SpikeWatch* const spikes_;
 };
 
 }  // namespace weft
