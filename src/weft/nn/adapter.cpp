@@ -102,9 +102,7 @@ Tensor Adapter::room_for_dropped(Pass& p, const Tensor& x) const {
   return drops(p) ? p.compute(p.scratch, {x.rows(), x.cols()}, x.place) : Tensor{};
 }
 
-bool Adapter::may_join(const Pass& p) const {
-  return p.precision.compute == p.precision.stat && !drops(p);
-}
+bool Adapter::may_join(const Pass& p) const { return p.precision.compute == p.precision.stat && !drops(p); }
 
 bool Adapter::forward_joins(const Pass& p, int64_t tokens) const { return may_join(p) && tokens > a_->shape()[1]; }
 
