@@ -121,6 +121,58 @@ TEST_F(Students, LearnFromStoredLogitsAsBesideTheTeacher) {
   }
 }
 
+// As its logits with the same k that were stored by one rank.
+TEST_F(Students, LearnFromATeacherOnALayoutOfItsOwn) {
+  const std::string file = (dir_ / "top").string(), one_step = "train.train_iters=1";
+  ASSERT_EQ(store({"--out", file, "--top-k", "8"}).status, 0);
+  ASSERT_EQ(run("train", {one_step, "objective.teacher=", "objective.teacher_logits=" + file}, "stored").status, 0);
+  const nlohmann::json stored = steps_of("stored")[0];
+  const std::vector<std::vector<std::string>> layouts = {
+      {"parallel.dp=2", "parallel.teacher_tp=2"},
+      {"parallel.tp=2", "parallel.pp=2", "parallel.teacher_pp=1", "parallel.teacher_tp=1", "parallel.teacher_cp=2"}};
+  for (size_t i = 0; i < layouts.size(); ++i) {
+    std::vector<std::string> more = layouts[i];
+    more.insert(more.end(), {one_step, "objective.top_k=8"});
+    const std::string folder = "apart" + std::to_string(i);
+    const Finished f = run("train", more, folder);
+    ASSERT_EQ(f.status, 0) << f.err;
+    if (i == 0) { EXPECT_SAYS(f.err, "the teacher by tp 2, pp 1, cp 1, ep 1"); }
+    const nlohmann::json apart = steps_of(folder)[0];
+    for (const char* name : {"loss", "kl", "ce", "grad_norm"})
+      EXPECT_NEAR(apart[name].get<double>(), stored[name].get<double>(), 2e-5 * stored[name].get<double>())
+          << i << name;
+  }
+  const Finished plan = run("plan", {"parallel.dp=2", "objective.top_k=8", "parallel.teacher_tp=2"});
+  EXPECT_EQ(plan.status, 0) << plan.err;
+  EXPECT_SAYS(plan.out, "logits of the teacher");
+  const Finished verify = run("verify", {"parallel.dp=2", "objective.top_k=8", "parallel.teacher_tp=2", "--steps=1"});
+  EXPECT_EQ(verify.status, 0) << verify.err << verify.out;
+}
+
+TEST_F(Students, ALayoutThatATeacherCannotHaveIsRefusedByName) {
+  const auto refused = [&](std::vector<std::string> more, const std::vector<std::string>& parts) {
+    more.emplace_back("parallel.dp=4");
+    more.emplace_back("train.micro_batch_size=1");
+    const Finished f = run("train", more);
+    EXPECT_EQ(f.status, 2) << more[0] << f.err;
+    for (const std::string& part : parts) EXPECT_SAYS(f.err, part);
+    EXPECT_FALSE(fs::exists(dir_ / "run")) << more[0];
+  };
+  const std::string top = "objective.top_k=8";
+  refused({"parallel.teacher_tp=2"}, {"parallel.teacher_tp = 2 has no effect", "objective.top_k = 0"});
+  refused({top, "parallel.teacher_tp=3"}, {"tp x pp x cp of the teacher, 3 x 1 x 1, to divide the 4 ranks"});
+  refused({top, "parallel.teacher_pp=4"},
+          {"which has a layout of its own: parallel.teacher_pp = 4 cannot run", "parallel.teacher_pp = 3"});
+  refused({top, "parallel.teacher_ep=2"}, {"parallel.teacher_ep = 2 cannot run: the model has no experts"});
+  refused({top, "parallel.teacher_cp=2", "train.seq_length=38"}, {"a multiple of 2 x the teacher's cp = 2 x 2"});
+  refused({"objective.top_k=129"}, {"objective.top_k = 129 cannot run", "has 128 tokens"});
+  refused({top, "objective.divergence=reverse"},
+          {"objective.divergence = \"reverse\" cannot run: objective.top_k = 8"});
+  refused({top, "parallel.frozen_shard_size=2"}, {"parallel.frozen_shard_size = 2 cannot run"});
+  refused({top, "parallel.recompute=budget", "parallel.memory_budget=1 GiB"},
+          {"parallel.recompute = \"budget\" cannot run: with objective.top_k = 8"});
+}
+
 // The teacher has three blocks, the student two: a stage for each of three is the teacher's alone.
 TEST_F(Students, TheTeacherIsAskedOnALayoutOfItsOwn) {
   const std::string one = (dir_ / "one").string(), cut = (dir_ / "cut").string(), stages = "parallel.pp=3";

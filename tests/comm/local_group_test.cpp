@@ -297,5 +297,28 @@ TEST(ProcessMesh, FrozenModelsMayShareTheDataRanksOtherwise) {
   EXPECT_EQ(&alike.of_frozen()[Axis::ep], &alike[Axis::ep]);
 }
 
+// Its groups are ranks of the same world, and those that were replaced in a copy are still the mesh's own.
+TEST(ProcessMesh, ATeacherWithAxesOfItsOwnHasAMeshOfTheSameRanks) {
+  const ProcessMesh mesh = dry_mesh({.dp = 4, .tp = 2, .teacher = TeacherAxes{.pp = 2, .tp = 4}}, 5);
+  const ProcessMesh teacher = mesh.of_teacher();
+  EXPECT_EQ(teacher.sizes.dp, 1);
+  EXPECT_EQ(teacher[Axis::tp].size(), 4);
+  EXPECT_EQ(teacher[Axis::tp].rank(), 1);
+  EXPECT_EQ(teacher.pp->size(), 2);
+  EXPECT_EQ(teacher.pp->rank(), 1);
+  EXPECT_EQ(teacher.world, mesh.world);
+  ProcessMesh copy = mesh;
+  std::set<std::string> names;
+  copy.each([&](std::shared_ptr<Communicator>& ranks, const std::string& name) {
+    names.insert(name);
+    ranks = single_mesh().world;
+  });
+  EXPECT_TRUE(names.contains("teacher_tp") && names.contains("teacher_pp") && !names.contains("teacher_world"));
+  EXPECT_EQ(copy.of_teacher()[Axis::tp].size(), 1);
+  EXPECT_EQ(copy.of_teacher().world, copy.world);
+  EXPECT_EQ(mesh.of_teacher()[Axis::tp].size(), 4);
+  EXPECT_EQ(mesh.of_frozen().of_teacher()[Axis::tp].size(), 4);
+}
+
 }  // namespace
 }  // namespace weft

@@ -163,6 +163,10 @@ TEST(Spread, SaysHowManyRanksOfAnAxisAreInANode) {
   EXPECT_EQ(spread_of(beside, "frozen_shards", 8).ranks, 8);
   EXPECT_EQ(spread_of(beside, "frozen_shards", 8).in_domain, 2);
   EXPECT_EQ(spread_of(beside, "ep", 8).ranks, 2);
+  const MeshSizes apart{.dp = 8, .teacher = TeacherAxes{.pp = 2, .tp = 4}};
+  EXPECT_EQ(spread_of(apart, "teacher_tp", 2).ranks, 4);
+  EXPECT_EQ(spread_of(apart, "teacher_tp", 2).in_domain, 2);
+  EXPECT_EQ(spread_of(apart, "teacher_pp", 8).ranks, 2);
 }
 
 // The teacher's or reference's weights come together as often as they are read.

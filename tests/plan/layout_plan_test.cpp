@@ -80,6 +80,7 @@ ProcessMesh counting(ProcessMesh mesh, Traffic& traffic) {
     if (axis == "dp" || axis == "tp" || axis == "pp") wrap(ranks, axis);
     if (axis == "shards" || axis == "replicas" || axis == "frozen_shards")
       wrap(ranks, ranks->size() == dp ? "dp" : axis);
+    if (axis == "world" || axis.starts_with("teacher_")) wrap(ranks, axis);
   });
   return mesh;
 }
@@ -113,7 +114,8 @@ Traffic traffic_of_step(const RunPlan& plan, const ProcessMesh& mesh, const Obje
     }
     b.spans = spans;
   };
-  executor.run({.load = load, .loss_scale = 1, .dropout_key = 1, .objective = objective, .others = &load});
+  executor.run(
+      {.load = load, .loss_scale = 1, .dropout_key = 1, .objective = objective, .others = &load, .global = &load});
   state.norm->wait_measure(backend);
   update_all(backend, *plan.optimizer, state.params, executor.scratch(), {.lr = 0, .grad_scale = 1, .step = 1});
   executor.check_used();
@@ -278,6 +280,29 @@ TEST(LayoutPlan, ATeachersPassAndItsHeadBesideTheStudentsAreInIt) {
   EXPECT_GT(logits("parallel.tp=1").scratch, logits("parallel.tp=2").scratch);
 }
 
+// Its part of the teacher, what it finds and what it learns, on each rank; more data ranks than micro-batches too.
+TEST(LayoutPlan, ATeacherOnALayoutOfItsOwnIsInIt) {
+  const std::string batch = "train.global_batch_size=";
+  const auto planned = [&](std::vector<std::string> layout) {
+    layout.emplace_back("objective.top_k=5");
+    expect_planned("distill-forward", beside_teacher(std::move(layout)));
+  };
+  planned({"parallel.dp=2", "parallel.teacher_tp=2", batch + "6"});
+  planned({"parallel.dp=2", "parallel.zero_stage=2", "parallel.teacher_pp=2", batch + "6"});
+  planned({"parallel.tp=2", "parallel.pp=2", "parallel.teacher_tp=1", "parallel.teacher_pp=1", batch + "2"});
+  const auto of = [&](const char* tp) {
+    return plan_of(golden("distill-forward"), beside_teacher({"parallel.dp=2", "objective.top_k=5", tp, batch + "6"}))
+        .run.memory;
+  };
+  const MemoryPlan whole = of("parallel.teacher_tp=1"), cut = of("parallel.teacher_tp=2");
+  EXPECT_NEAR(double(cut.persistent.frozen), double(whole.persistent.frozen) / 2,
+              0.1 * double(whole.persistent.frozen));
+  EXPECT_EQ(cut.persistent.params, whole.persistent.params);
+  const int64_t row = 4 * (2 * 5 + 1), tokens = kSeq;  // three micro-batches here learn, and one is found
+  EXPECT_GE(cut.teacher_rows, 4 * tokens * row);
+  EXPECT_LE(cut.teacher_rows, 4 * tokens * row + 2 * kArenaAlignment);
+}
+
 // A teacher that does not fit a rank whole, beside a student that does.
 TEST(LayoutPlan, ShardsOfATeacherTakeTheirPartOfItsMemoryAndNothingOfTheStudents) {
   const auto planned = [&](const std::string& shards) {
@@ -317,6 +342,8 @@ TEST(LayoutPlan, TheClassesHoldWhatEveryRankOfTheLayoutHolds) {
   for (const auto& layout : layouts) all.emplace_back("llama-gqa", layout);
   all.emplace_back("distill-forward", beside_teacher({"parallel.dp=3", "parallel.pp=2", "parallel.zero_stage=3"}));
   all.emplace_back("distill-forward", beside_teacher({"parallel.dp=6", "parallel.frozen_shard_size=3"}));
+  all.emplace_back("distill-forward", beside_teacher({"parallel.dp=3", "parallel.pp=2", "objective.top_k=5",
+                                                      "parallel.teacher_tp=2", "parallel.teacher_pp=3"}));
   for (const auto& layout : of_experts) all.emplace_back("moe-zloss-global", layout);
   for (auto& [model, layout] : all) {
     layout.push_back("train.global_batch_size=120");

@@ -275,6 +275,9 @@ class LayoutMatrix : public ::testing::Test {
     if (c.at("train.objective") == "ppo") all.push_back("objective.inner_updates=2");
     if (c.at("train.objective") == "distill" && c.at("teacher") == "stored")
       all.insert(all.end(), {"objective.teacher_logits=" + stored_of(c).string(), "objective.temperature=1.5"});
+    else if (c.at("train.objective") == "distill" && c.at("teacher") == "apart")
+      all.insert(all.end(), {"objective.teacher=" + teacher_of(c).string(), "objective.temperature=1.5",
+                             std::string("objective.top_k=9")});
     else if (c.at("train.objective") == "distill")
       all.insert(all.end(), {"objective.teacher=" + teacher_of(c).string(), "objective.temperature=1.5",
                              std::string("objective.divergence=") + (is_forward(c) ? "forward" : "reverse")});

@@ -65,13 +65,15 @@ void BenchRun::step(Backend& on, const Watched* watched) {
   const auto share = [](int64_t n) { return 1 / double(std::max<int64_t>(1, n)); };
   const LoadMicroBatch load = [&](MicroBatch& b) { batches.load(done, b); };
   const LoadMicroBatch others = [&](MicroBatch& b) { batches.load_others(done, b); };
+  const LoadMicroBatch global = [&](MicroBatch& b) { batches.load_global(done, b); };
   Executor::StepInput input{.load = load,
                             .loss_scale = 1 / objective->divisor(batches.units(counted)),
                             .dropout_key = rng_key(1, uint64_t(done)),
                             .mtp_scale = share(counted.further),
                             .objective = *objective,
                             .batch = done,
-                            .others = &others};
+                            .others = &others,
+                            .global = &global};
   if (watched != nullptr) {
     input.begins = [&](const Action* action, const Instruction& i) {
       const Model& model = rank.state.model;

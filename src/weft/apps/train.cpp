@@ -47,6 +47,9 @@ std::string layout_text(const Recipe& r) {
   if (p.dp * p.cp > 1 && p.zero_stage > 0) axes += fmt::format(", ZeRO stage {}", p.zero_stage);
   if (p.frozen_shard_size > 1) axes += fmt::format(", frozen models over {} of them", p.frozen_shard_size);
   if (p.frozen_ep > 1) axes += fmt::format(", experts of frozen models over {}", p.frozen_ep);
+  if (const auto teacher = teacher_axes_of(r))
+    axes += fmt::format("{}the teacher by tp {}, pp {}, cp {}, ep {}", axes.empty() ? "" : ", ", teacher->tp,
+                        teacher->pp, teacher->cp, teacher->ep);
   return fmt::format("{} ranks as {}: {}", world,
                      r.run.ranks == RanksKind::mpi ? "processes (MPI)" : "threads of this process", axes);
 }

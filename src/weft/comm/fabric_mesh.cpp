@@ -164,7 +164,7 @@ FabricMesh over_fabric(const ProcessMesh& host, const FabricOfRank& mine) {
   Joiner joiner(hub, host.world->rank());
   ProcessMesh mesh = host;
   mesh.each([&](std::shared_ptr<Communicator>& ranks, const std::string& name) {
-    if (name == "pp")
+    if (name == "pp" || name == "teacher_pp")
       joiner.join_links(ranks);
     else if (name != "world")
       joiner.join_group(ranks);

@@ -149,6 +149,14 @@ MeshSizes MeshSizes::of_frozen() const {
   return n;
 }
 
+MeshSizes MeshSizes::of_teacher() const {
+  if (!teacher) return *this;
+  const auto [of_pp, of_cp, of_tp, of_ep] = *teacher;
+  const int cut = of_pp * of_cp * of_tp;
+  WEFT_CHECK(world() % cut == 0, "a teacher over pp {} x cp {} x tp {}, of {} ranks", of_pp, of_cp, of_tp, world());
+  return {.dp = world() / cut, .pp = of_pp, .cp = of_cp, .tp = of_tp, .ep = of_ep, .order = order};
+}
+
 int MeshSizes::shards_of(ReplicaSet set) const { return set == ReplicaSet::dense ? shards : std::gcd(shards, edp()); }
 
 int member_at(const MeshSizes& n, const MeshPlace& place, ReplicaSet set) {
@@ -182,6 +190,13 @@ ProcessMesh ProcessMesh::of_frozen() const {
   return mesh;
 }
 
+ProcessMesh ProcessMesh::of_teacher() const {
+  if (teacher == nullptr) return *this;
+  ProcessMesh mesh = *teacher;
+  mesh.progress = progress;
+  return mesh;
+}
+
 void ProcessMesh::each(const std::function<void(std::shared_ptr<Communicator>&, const std::string&)>& f) {
   std::map<std::shared_ptr<Communicator>, std::shared_ptr<Communicator>> replaced;
   const auto replace = [&](std::shared_ptr<Communicator>& ranks, const std::string& name) {
@@ -206,6 +221,12 @@ void ProcessMesh::each(const std::function<void(std::shared_ptr<Communicator>&, 
   replace(pp, "pp");
   replace(pp_gradients, "pp");
   replace(world, "world");
+  if (teacher == nullptr) return;
+  ProcessMesh own = *teacher;  // other copies of this mesh keep theirs
+  own.each([&](std::shared_ptr<Communicator>& ranks, const std::string& name) {
+    replace(ranks, name == "world" ? name : "teacher_" + name);
+  });
+  teacher = std::make_shared<const ProcessMesh>(std::move(own));
 }
 
 ProcessMesh dry_mesh(const MeshSizes& sizes, int rank, Traffic* traffic) {
@@ -252,6 +273,22 @@ bool divides_data_ranks(const MeshSizes& n) { return n.dp * n.cp % n.shards == 0
 
 }  // namespace
 
+namespace {
+
+using Join = std::function<std::shared_ptr<Communicator>(const MeshGroup&)>;
+
+// Its axes have names of their own, but that of all ranks.
+std::shared_ptr<const ProcessMesh> mesh_of_teacher(const MeshSizes& n, int rank,
+                                                   const std::shared_ptr<Communicator>& world, const Join& join) {
+  return std::make_shared<const ProcessMesh>(
+      make_mesh(n.of_teacher(), rank, [&](const MeshGroup& g) -> std::shared_ptr<Communicator> {
+        if (g.axis == "world") return world;
+        return join({"teacher_" + g.axis, "teacher's " + g.name, g.size, g.rank});
+      }));
+}
+
+}  // namespace
+
 ProcessMesh make_mesh(const MeshSizes& n, int rank,
                       const std::function<std::shared_ptr<Communicator>(const MeshGroup&)>& join) {
   const MeshSizes frozen = n.of_frozen();
@@ -289,6 +326,7 @@ ProcessMesh make_mesh(const MeshSizes& n, int rank,
   mesh.pp = group("pp", {n.pp, pp}, other_stages);
   mesh.pp_gradients = group("pp_gradients", {n.pp, pp}, other_stages);
   mesh.world = group("world", {n.world(), rank}, "all");
+  if (n.teacher) mesh.teacher = mesh_of_teacher(n, rank, mesh.world, join);
   return mesh;
 }
 

@@ -25,11 +25,17 @@ enum class ReplicaSet : uint8_t { dense, experts };
 inline constexpr ReplicaSet kReplicaSets[] = {ReplicaSet::dense, ReplicaSet::experts};
 
 // The sizes of a layout; `ep` cuts experts over ranks of dp x cp, ZeRO's `shards` divide dp x cp. Models that are
-// frozen beside the trained one may have others of both; 0: the same.
+// frozen beside the trained one may have others of both; 0: the same. A teacher may have all axes but dp of its own,
+// and so many data ranks as are left.
+struct TeacherAxes {
+  int pp = 1, cp = 1, tp = 1, ep = 1;
+};
 struct MeshSizes {
   int dp = 1, pp = 1, cp = 1, tp = 1, ep = 1, shards = 1, frozen_ep = 0, frozen_shards = 0;
   MeshOrder order = kMeshOrder;
-  MeshSizes of_frozen() const;  // as those models have them
+  std::optional<TeacherAxes> teacher = {};  // none: it lies as the other frozen models do
+  MeshSizes of_frozen() const;              // as those models have them
+  MeshSizes of_teacher() const;             // as a teacher with axes of its own has them; without: as they are
   int edp() const { return dp * cp / ep; }
   int replicas(ReplicaSet set) const { return set == ReplicaSet::dense ? dp * cp : edp(); }
   int shards_of(ReplicaSet set) const;  // of experts: the greatest common divisor of `shards` and edp
@@ -97,9 +103,11 @@ struct ProcessMesh {
   // Gradients go through the pipeline on a communicator of their own: two ranks may be neighbours in both directions.
   std::shared_ptr<Communicator> pp, pp_gradients, world;
   MeshSizes sizes = {};
-  std::shared_ptr<CommProgress> progress = {};  // none where nothing is ever under way
-  std::function<void()> poller() const;         // of its `poll`; none where there is none
-  ProcessMesh of_frozen() const;                // as frozen models see it
+  std::shared_ptr<CommProgress> progress = {};      // none where nothing is ever under way
+  std::shared_ptr<const ProcessMesh> teacher = {};  // of a teacher with axes of its own
+  std::function<void()> poller() const;             // of its `poll`; none where there is none
+  ProcessMesh of_frozen() const;                    // as frozen models see it
+  ProcessMesh of_teacher() const;                   // as a teacher with axes of its own sees it; without: as it is
   Communicator& operator[](Axis axis) const { return axis == Axis::pp ? *pp : *axes[size_t(axis)]; }
   const ReplicaRanks& operator[](ReplicaSet set) const { return set == ReplicaSet::dense ? dense : experts; }
   // Calls f(communicator, to be replaced or not, its name) once for each that is not another's by two names.

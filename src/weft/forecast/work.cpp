@@ -205,6 +205,14 @@ StepSpec with_balanced_experts(StepSpec step) {
   return step;
 }
 
+// How often a rank does what it does of one micro-batch before the step. A teacher with axes of its own has other data
+// ranks than the student.
+int64_t passes_before(const StepSpec& step) {
+  if (!step.teacher || !step.teacher->apart) return step.order.num_micro_batches;
+  const int64_t at_once = step.teacher->apart->order.ranks;
+  return (step.order.global_micro_batches() + at_once - 1) / at_once;
+}
+
 // All but its memory.
 StageWork stage_actions(const RunPlan& plan, const StepSpec& step, const RunWork& run, const ClusterSpec& cluster,
                         ProductFormat format) {
@@ -216,7 +224,7 @@ StageWork stage_actions(const RunPlan& plan, const StepSpec& step, const RunWork
   if (!data.before.ops.empty())
     work.before = {.what = Do::forward,
                    .times = 1,
-                   .compute = times(run.num_micro_batches, compute_of({data.before}, pricing)),
+                   .compute = times(passes_before(step), compute_of({data.before}, pricing)),
                    .transfers = transfers_of({data.before}, run, cluster, cut_over_tp)};
   for (const StepAction& a : data.actions)
     work.actions.push_back({.what = a.what,
@@ -260,14 +268,16 @@ std::map<std::string, OpWork> work_by_op(const RunPlan& plan, const ClusterSpec&
       for (const double s : work.seconds) sum.seconds += s * double(times);
     }
   };
-  add(data.before, plan.step.order.num_micro_batches);
+  add(data.before, passes_before(plan.step));
   for (const StepAction& action : data.actions)
     for (const StepPart& part : action.parts) add(part, action.times);
   add(data.end, 1);
   return all;
 }
 
-bool sends_rows_to_experts(std::string_view axis) { return axis == "ep" || axis == "frozen_ep"; }
+bool sends_rows_to_experts(std::string_view axis) {
+  return axis == "ep" || axis == "frozen_ep" || axis == "teacher_ep";
+}
 namespace {
 
 // What an op of a pass reads and writes. A rank's cache is an operand as a whole, of which a token's query sees a text.
@@ -320,6 +330,8 @@ TransferWork message_work(double bytes, const MeshSizes& mesh, const ClusterSpec
 AxisSpread spread_of(const MeshSizes& mesh, std::string_view axis, int domain) {
   constexpr std::string_view kFrozen = "frozen_";
   if (axis.starts_with(kFrozen)) return spread_of(mesh.of_frozen(), axis.substr(kFrozen.size()), domain);
+  constexpr std::string_view kTeacher = "teacher_";
+  if (axis.starts_with(kTeacher)) return spread_of(mesh.of_teacher(), axis.substr(kTeacher.size()), domain);
   const MeshPlace first{.dp = 0, .pp = 0, .cp = 0, .tp = 0};
   std::vector<int> ranks;
   const auto members = [&](ReplicaSet set, int begin, int end, int stride) {

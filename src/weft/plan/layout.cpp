@@ -55,7 +55,18 @@ MeshSizes mesh_sizes_of(const Recipe& r) {
           .shards = int(shards),
           .frozen_ep = int(p.frozen_ep),
           .frozen_shards = int(p.frozen_shard_size),
-          .order = mesh_order(p.order).value()};
+          .order = mesh_order(p.order).value(),
+          .teacher = teacher_axes_of(r)};
+}
+
+std::optional<TeacherAxes> teacher_axes_of(const Recipe& r) {
+  const auto& p = r.parallel;
+  if (r.train.objective != ObjectiveKind::distill || !r.objective.teacher_logits.empty() || r.objective.top_k == 0)
+    return {};
+  return TeacherAxes{.pp = int(p.teacher_pp > 0 ? p.teacher_pp : p.pp),
+                     .cp = int(p.teacher_cp > 0 ? p.teacher_cp : p.cp),
+                     .tp = int(p.teacher_tp > 0 ? p.teacher_tp : p.tp),
+                     .ep = int(p.teacher_ep)};
 }
 
 Pipeline pipeline_of(const Recipe& r) {
@@ -195,11 +206,27 @@ int64_t nearest_tp(const Recipe& r, const ModelSpec& m) {
 
 }  // namespace
 
+// Axes that it has as the student does may need to become its own.
+void fit_teacher(Recipe::Parallel& p) {
+  const int64_t ranks = p.dp * p.tp * p.pp * p.cp;
+  int64_t left = ranks;
+  const auto fit = [&](int64_t& own, int64_t students) {
+    const int64_t wanted = own > 0 ? own : students, fitting = std::gcd(wanted, left);
+    left /= fitting;
+    if (fitting != wanted) own = fitting;
+    return fitting;
+  };
+  const int64_t tp = fit(p.teacher_tp, p.tp), pp = fit(p.teacher_pp, p.pp);
+  fit(p.teacher_cp, p.cp);
+  p.teacher_ep = std::gcd(p.teacher_ep, ranks / tp / pp);
+}
+
 void fit_frozen(Recipe::Parallel& p) {
   const int64_t ranks = p.dp * p.cp;
   if (p.frozen_ep > 0) p.frozen_ep = std::gcd(p.frozen_ep, ranks);
   if (p.frozen_shard_size > 0) p.frozen_shard_size = std::gcd(p.frozen_shard_size, ranks);
   if (p.frozen_shard_size == 1 && p.zero_stage < 3) p.frozen_shard_size = 0;  // which is the same
+  fit_teacher(p);
 }
 
 void check_frozen_experts(const Recipe& r, const ModelSpec& m) {

@@ -55,6 +55,8 @@ StepSpec on_one_rank(StepSpec step) {
   };
   for (FrozenSpec& f : step.frozen) make_whole(f);
   if (step.teacher) make_whole(step.teacher->frozen);
+  if (step.teacher && step.teacher->apart)
+    step.teacher->apart = std::make_shared<const StepSpec>(on_one_rank(*step.teacher->apart));
   return step;
 }
 
@@ -140,7 +142,13 @@ std::vector<MemoryPlan::Row> MemoryPlan::rows() const {
   all.push_back({"evaluation", "loss without training", 1, evaluation});
   if (writing > 0) all.push_back({"texts written", "keys and values, temporaries of a pass", 1, writing});
   if (persistent.snapshot > 0) all.push_back({"snapshot", "of a checkpoint that is written", 1, persistent.snapshot});
-  if (taught > 0) all.push_back({"states of the teacher", "what its head is given, till the loss", 1, taught});
+  if (taught > 0)
+    all.push_back(
+        {"states of the teacher",
+         teacher_rows > 0 ? "what its head is given, some of its logits" : "what its head is given, till the loss", 1,
+         taught});
+  if (teacher_rows > 0)
+    all.push_back({"logits of the teacher", "the largest of each token, till the loss", 1, teacher_rows});
   return all;
 }
 

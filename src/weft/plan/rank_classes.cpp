@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 #include <memory>
+#include <tuple>
 
 #include "weft/sharding/whole_matrices.h"
 
@@ -32,7 +33,7 @@ std::vector<std::vector<int>> tp_classes(const RunPlan& run) {
   for (int r = 0; r < run.step.mesh.tp; ++r) {
     Shapes shapes;
     add_shapes(run.model, run.step.model.layers, {run.step.mesh.tp, r}, shapes);
-    if (const auto& teacher = run.step.teacher)
+    if (const auto& teacher = run.step.teacher; teacher && !teacher->apart)
       add_shapes(teacher->frozen.model, teacher->frozen.plan.layers, {run.step.mesh.tp, r}, shapes);
     by_shapes[shapes].push_back(r);
   }
@@ -86,8 +87,32 @@ UpdateKind update_of(const Recipe& recipe) {
 
 }  // namespace
 
-std::vector<Places> update_classes(const Recipe& recipe, const RunPlan& run, const StepSpec& step,
-                                   const std::vector<int>& tp) {
+namespace {
+
+// Splits each class by what a teacher with axes of its own has on these ranks: its stage, what it holds of matrices,
+// and whether its largest logits are found there.
+std::vector<Places> split_by_teacher(const std::vector<Places>& classes, const StepSpec& step) {
+  const StepSpec& own = *step.teacher->apart;
+  const ModelSpec& model = step.teacher->frozen.model;
+  const int stage = place_of(step.mesh, step.rank).pp;
+  std::vector<Shapes> shapes(size_t(own.mesh.tp));
+  for (int r = 0; r < own.mesh.tp; ++r)
+    add_shapes(model, step.teacher->frozen.plan.layers, {own.mesh.tp, r}, shapes[size_t(r)]);
+  std::vector<Places> split;
+  for (const Places& places : classes) {
+    std::map<std::tuple<int, bool, Shapes>, Places> alike;
+    for (const int place : places) {
+      const MeshPlace at = place_of(own.mesh, rank_at_place(step.mesh, stage, place));
+      alike[{at.pp, at.tp == 0, shapes[size_t(at.tp)]}].push_back(place);
+    }
+    for (auto& [what, of_class] : alike) split.push_back(std::move(of_class));
+  }
+  std::sort(split.begin(), split.end());
+  return split;
+}
+
+std::vector<Places> student_classes(const Recipe& recipe, const RunPlan& run, const StepSpec& step,
+                                    const std::vector<int>& tp) {
   const UpdateKind update = update_of(recipe);
   const int num_tp = step.mesh.tp, members = step.mesh.replicas(ReplicaSet::dense);
   if (update == UpdateKind::alike) {
@@ -123,6 +148,14 @@ std::vector<Places> update_classes(const Recipe& recipe, const RunPlan& run, con
   return classes;
 }
 
+}  // namespace
+
+std::vector<Places> update_classes(const Recipe& recipe, const RunPlan& run, const StepSpec& step,
+                                   const std::vector<int>& tp) {
+  std::vector<Places> classes = student_classes(recipe, run, step, tp);
+  return step.teacher && step.teacher->apart ? split_by_teacher(classes, step) : classes;
+}
+
 int rank_at_place(const MeshSizes& mesh, int stage, int place) {
   const MeshPlace there{.dp = 0, .pp = stage, .cp = 0, .tp = place % mesh.tp};
   return rank_at(mesh, place_of_member(mesh, there, ReplicaSet::dense, place / mesh.tp));
@@ -149,6 +182,7 @@ bool have_alike(const ModelSpec& model, const TransformerPlan& a, const Transfor
 }  // namespace
 
 bool runs_alike(const ModelSpec& model, const StepSpec& a, const StepSpec& b) {
+  if (b.teacher && b.teacher->apart) return false;  // its ranks are others than the stages'
   if (!have_alike(model, a.model, b.model)) return false;
   if (a.teacher && !have_alike(a.teacher->frozen.model, a.teacher->frozen.plan, b.teacher->frozen.plan)) return false;
   return a.schedule == b.schedule;

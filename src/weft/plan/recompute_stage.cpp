@@ -118,7 +118,7 @@ RecomputeStage::Parts RecomputeStage::parts_where(BlockRecompute again, const La
   const MemoryPlan plan = measure_memory(run_.model, step, *run_.optimizer, workspace_);
   Parts parts{.sums = {},
               .most = {plan.persistent.total(), plan.handover, plan.replay, plan.scratch, plan.workspace,
-                       plan.evaluation, plan.writing, plan.taught},
+                       plan.evaluation, plan.writing, plan.taught, plan.teacher_rows},
               .total = plan.total_bytes()};
   for (size_t c = 0; c < plan.chunks.size(); ++c) {
     const MemoryPlan::Chunk& k = plan.chunks[c];

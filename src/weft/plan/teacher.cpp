@@ -6,6 +6,7 @@
 #include "weft/base/mapped_file.h"
 #include "weft/data/teacher_logits.h"
 #include "weft/plan/layout.h"
+#include "weft/plan/run_plan.h"
 #include "weft/tokenize/tokenizer.h"
 
 namespace weft {
@@ -21,6 +22,29 @@ Recipe recipe_of_teacher(Recipe r, const ModelSpec& teacher) {
   r.parallel.pipeline_layout.clear();
   if (!teacher.has_experts() || r.parallel.frozen_ep > 0) r.parallel.ep = 1;
   return r;
+}
+
+// What is said of a layout's axes, in the keys by which a teacher has its own.
+std::string in_its_keys(std::string text) {
+  for (const char* axis : {"tp", "pp", "cp", "ep"}) {
+    const std::string key = fmt::format("parallel.{} = ", axis), its = fmt::format("parallel.teacher_{} = ", axis);
+    for (size_t at = text.find(key); at != text.npos; at = text.find(key, at + its.size()))
+      text.replace(at, key.size(), its);
+  }
+  return text;
+}
+
+void check_teacher_apart(const Recipe& r, const ModelSpec& teacher) {
+  if (r.objective.top_k > teacher.vocab_size)
+    throw ConfigError(
+        fmt::format("objective.top_k = {0} cannot run: {1} has {2} tokens; the nearest that works: "
+                    "objective.top_k = {2}",
+                    r.objective.top_k, named(r), teacher.vocab_size));
+  try {
+    check_layout(recipe_of_teacher_apart(r), teacher);
+  } catch (const ConfigError& e) {
+    throw ConfigError(fmt::format("{}, which has a layout of its own: {}", named(r), in_its_keys(e.what())));
+  }
 }
 
 // data.tokenizer, or else the model's folder, says what ids mean to the student. Most often the files are equal, and
@@ -76,6 +100,7 @@ void check_teacher(const Recipe& r, const ModelSpec& student, const HfConfig& co
   if (teacher.learned_positions && r.train.seq_length > teacher.max_positions)
     throw ConfigError(fmt::format("train.seq_length = {}: {} has a table of {} positions; use at most that",
                                   r.train.seq_length, named(r), teacher.max_positions));
+  if (teacher_axes_of(r)) return check_teacher_apart(r, teacher);
   try {
     check_frozen_experts(r, teacher);
     check_layout(recipe_of_teacher(r, teacher), teacher);
@@ -119,7 +144,42 @@ Distillation teacher_loss_of(const Recipe& r) {
           .reverse = r.objective.divergence == DivergenceChoice::reverse};
 }
 
+Recipe recipe_of_teacher_apart(const Recipe& recipe) {
+  Recipe r = recipe;
+  const auto& p = recipe.parallel;
+  const TeacherAxes axes = teacher_axes_of(recipe).value();
+  const int64_t ranks = p.dp * p.tp * p.pp * p.cp;
+  r.parallel = {
+      .dp = ranks / (axes.tp * axes.pp * axes.cp), .tp = axes.tp, .pp = axes.pp, .cp = axes.cp, .ep = axes.ep};
+  // Groups that exchange heads are the student's: their size says nothing of another cp.
+  const bool groups = p.cp_comm_type == CpCommType::a2a_p2p && axes.cp != p.cp;
+  r.parallel.cp_comm_type = groups ? CpCommType::p2p : p.cp_comm_type;
+  r.parallel.cp_a2a_size = groups ? 0 : p.cp_a2a_size;
+  r.parallel.order = p.order;
+  r.parallel.sequence_parallel = false;  // every rank of tp has all rows of what the head is given
+  r.train.objective = ObjectiveKind::cross_entropy;
+  r.train.global_batch_size = r.train.micro_batch_size * r.parallel.dp;
+  return r;
+}
+
+namespace {
+
+// The forward pass of one of its micro-batches.
+StepSpec step_of_teacher_apart(const Recipe& recipe, const ModelSpec& teacher, int rank) {
+  StepSpec step = step_of(recipe_of_teacher_apart(recipe), teacher, rank);
+  step.schedule = {};
+  step.evaluates = step.saves_beside = step.finds_likeliest = step.counts_experts = step.predicts_further = false;
+  step.writes = 0;
+  return step;
+}
+
+}  // namespace
+
 TeacherSpec teacher_spec_of(const Recipe& r, const ModelSpec& teacher, const StepSpec& student) {
+  if (teacher_axes_of(r)) {
+    const auto apart = std::make_shared<const StepSpec>(step_of_teacher_apart(r, teacher, student.rank));
+    return {.frozen = {teacher, apart->model}, .loss = teacher_loss_of(r), .top = r.objective.top_k, .apart = apart};
+  }
   TransformerPlan plan = student.model;
   const Recipe own = recipe_of_teacher(r, teacher);
   plan.layers = layer_plan_of(own, teacher);

@@ -28,9 +28,12 @@ int64_t read_stored_top(const Recipe& recipe, const ModelSpec& student);
 void require_teacher_tokenizer(const Recipe& recipe, const std::vector<std::string>& fingerprints,
                                const std::string& what);
 
+// A recipe with objective.top_k as its teacher runs alone, forward, on its own axes and all ranks.
+Recipe recipe_of_teacher_apart(const Recipe& recipe);
+
 Distillation teacher_loss_of(const Recipe& recipe);
 // Cut as the student is, into as many stages, of blocks of its own; how the data ranks share its weights, the step's
-// mesh says.
+// mesh says. With objective.top_k, cut as its own axes say.
 TeacherSpec teacher_spec_of(const Recipe& recipe, const ModelSpec& teacher, const StepSpec& student);
 
 }  // namespace weft

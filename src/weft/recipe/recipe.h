@@ -68,6 +68,7 @@ struct Recipe {
     AdvantageStd advantage_std = AdvantageStd::sample;
     double advantage_eps = 1e-4;
     std::string teacher = {}, teacher_logits = {};  // of distill, which needs one of them
+    int64_t top_k = 0;                              // logits of a teacher with axes of its own; 0: it has none
     double temperature = 2, alpha = 0.5;
     DivergenceChoice divergence = DivergenceChoice::forward;
     std::string reference = {};             // empty: the weights that the run, or the objective's phase, begins with
@@ -115,6 +116,7 @@ struct Recipe {
   struct Parallel {
     int64_t dp = 1, tp = 1, pp = 1, cp = 1, ep = 1, zero_stage = 0, zero_shard_size = 0;
     int64_t frozen_shard_size = 0, frozen_ep = 0;  // of models beside the trained one; 0: as that
+    int64_t teacher_tp = 0, teacher_pp = 0, teacher_cp = 0, teacher_ep = 1;  // of objective.top_k; 0: as the student's
     CpCommType cp_comm_type = CpCommType::p2p;
     int64_t cp_a2a_size = 0;
     std::string order = "tp-cp-ep-dp-pp";

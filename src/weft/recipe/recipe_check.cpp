@@ -1,5 +1,6 @@
 // Checks a recipe as a whole: values that contradict each other. What cannot run: recipe_supported.cpp.
 #include <algorithm>
+#include <numeric>
 #include <utility>
 
 #include "weft/base/ascii.h"
@@ -148,6 +149,36 @@ void check_dealt_out(const Recipe::Parallel& p, Conflicts& c) {
   judge("parallel.ep", p.ep, 1, false);
   judge("parallel.frozen_ep", p.frozen_ep, 1, true);
   judge("parallel.frozen_shard_size", p.frozen_shard_size, 2, true);
+}
+
+// A teacher with axes of its own is on all ranks, and cuts each sequence as a student does.
+void check_teacher_axes(const Recipe& r, Conflicts& c) {
+  const auto& p = r.parallel;
+  if (r.objective.top_k == 0 || ranks_of(p) > kMostRanks) return;
+  const int64_t ranks = ranks_of(p);
+  const int64_t tp = p.teacher_tp > 0 ? p.teacher_tp : p.tp, pp = p.teacher_pp > 0 ? p.teacher_pp : p.pp,
+                cp = p.teacher_cp > 0 ? p.teacher_cp : p.cp;
+  const std::vector<std::string> others{"parallel.teacher_pp", "parallel.teacher_cp", "parallel.dp",
+                                        "parallel.tp",         "parallel.pp",         "parallel.cp"};
+  if (tp > ranks || pp > ranks || cp > ranks || ranks % (tp * pp * cp) != 0) {
+    const int64_t fit_tp = std::gcd(tp, ranks), fit_pp = std::gcd(pp, ranks / fit_tp),
+                  fit_cp = std::gcd(cp, ranks / fit_tp / fit_pp);
+    return c.add(
+        {.key = "parallel.teacher_tp",
+         .others = others,
+         .expected = fmt::format("tp x pp x cp of the teacher, {} x {} x {}, to divide the {} ranks of the run", tp, pp,
+                                 cp, ranks),
+         .nearest = fmt::format("parallel.teacher_tp = {} and parallel.teacher_pp = {} and parallel.teacher_cp = {}",
+                                fit_tp, fit_pp, fit_cp)});
+  }
+  const auto fits = [&](int64_t n) {
+    return ranks % (tp * pp * n) == 0 && (n == 1 || r.train.seq_length % (2 * n) == 0);
+  };
+  if (fits(cp)) return;
+  c.add({.key = "train.seq_length",
+         .others = {"parallel.teacher_cp", "parallel.cp"},
+         .expected = fmt::format("a multiple of 2 x the teacher's cp = 2 x {}", cp),
+         .nearest = fmt::format("parallel.teacher_cp = {}", nearest_where(cp, ranks, fits).value_or(1))});
 }
 
 // Each sequence is cut into two runs a rank.
@@ -430,6 +461,7 @@ std::vector<Conflict> conflicts(const Recipe& recipe) {
   check_reduction(recipe.train, c);
   check_shards(recipe.train, recipe.parallel, c);
   check_dealt_out(recipe.parallel, c);
+  check_teacher_axes(recipe, c);
   check_sequences(recipe.train, recipe.parallel, c);
   check_head_groups(recipe.parallel, c);
   check_order(recipe.parallel, c);

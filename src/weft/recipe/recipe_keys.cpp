@@ -218,6 +218,10 @@ std::vector<RecipeKey> recipe_keys(Recipe& r) {
        "distill, in place of a teacher in memory: file with its largest logits at each token of data.train, which "
        "`weft "
        "teacher-logits` makes once"},
+      {"objective.top_k", &r.objective.top_k, count(0),
+       "distill, of a teacher in memory: so many of its largest logits at each token go to the student, all others as "
+       "one class; then it may have a layout of its own on the same ranks (parallel.teacher_tp); 0: its whole "
+       "distribution, and it is cut as the student is"},
       {"objective.temperature", &r.objective.temperature, within(1e-4, 1e4),
        "distill: what the logits of both are divided by in the divergence: above 1, unlikely tokens weigh more"},
       {"objective.alpha",
@@ -366,6 +370,16 @@ std::vector<RecipeKey> recipe_keys(Recipe& r) {
        "the same of that model's experts: parallel.ep of its own, for a teacher with experts beside a student without "
        "(docs/tune/distill.md); 0: as ep says",
        kMayChange},
+      {"parallel.teacher_tp", &p.teacher_tp, count(0),
+       "distill with objective.top_k: tensor parallel ranks of the teacher, whatever the student has; all ranks hold a "
+       "part of it, and as many data ranks read for it as tp, pp and cp of its own leave; 0: as parallel.tp",
+       kMayChange},
+      {"parallel.teacher_pp", &p.teacher_pp, count(0), "the same of its pipeline's stages; 0: as parallel.pp",
+       kMayChange},
+      {"parallel.teacher_cp", &p.teacher_cp, count(0), "the same of its context parallel ranks; 0: as parallel.cp",
+       kMayChange},
+      {"parallel.teacher_ep", &p.teacher_ep, count(1),
+       "the same of its expert parallel ranks, a divisor of its data parallel and context parallel ones", kMayChange},
       {"parallel.sequence_parallel", &p.sequence_parallel, anything(),
        "tensor parallel ranks divide the stream by tokens", kMayChange},
       {"parallel.pipeline_schedule", choice(p.pipeline_schedule), anything(),

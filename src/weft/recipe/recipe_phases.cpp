@@ -290,6 +290,8 @@ std::optional<std::string> setting_problem(const Recipe& before, const Recipe& r
   if (cut && !r.objective.teacher_logits.empty() && !sets(phase, "objective.teacher_logits"))
     return "objective.teacher_logits was made of one sequence length and order of the data; name those of this phase, "
            "or objective.teacher in their place";
+  if (key == "objective.top_k")
+    return "the layout of a teacher is that of the whole run; leave it out, or set it for the run";
   if (cut && r.data.valid_fraction > 0)
     return "data.valid_fraction would hold out other samples in each phase, and train on those of another; name files "
            "in data.valid in its place";
@@ -353,6 +355,11 @@ std::vector<PhaseSpan> phase_spans(const Recipe& recipe) {
   for (PhaseSpan& span : spans) {
     if (span.recipe.data.valid.empty() && span.recipe.data.valid_fraction == 0) span.recipe.train.eval_interval = 0;
     if (span.phase > 0 && !reads_tokens(span.recipe.train.objective)) span.recipe.train.eval_iters = 0;  // all are read
+    auto& p = span.recipe.parallel;
+    if (span.recipe.objective.top_k == 0) {
+      p.teacher_tp = p.teacher_pp = p.teacher_cp = 0;
+      p.teacher_ep = 1;
+    }
     if (!has_frozen_model(span.recipe)) span.recipe.parallel.frozen_ep = span.recipe.parallel.frozen_shard_size = 0;
   }
   return spans;

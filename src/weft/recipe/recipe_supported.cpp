@@ -1,5 +1,6 @@
 // Refuses what this version cannot run, and choices that would have no effect.
 #include <algorithm>
+#include <tuple>
 #include <utility>
 
 #include "weft/base/ascii.h"
@@ -20,7 +21,7 @@ bool is_of(ObjectiveKind objective, std::string_view setting) {
     case ObjectiveKind::reward:
       return false;
     case ObjectiveKind::distill:
-      return one_of({"teacher", "teacher_logits", "temperature", "alpha", "divergence"});
+      return one_of({"teacher", "teacher_logits", "top_k", "temperature", "alpha", "divergence"});
     case ObjectiveKind::dpo:
       return one_of({"loss_type", "beta", "label_smoothing", "average_logps", "reference", "precompute_ref_log_probs"});
     case ObjectiveKind::grpo:
@@ -165,6 +166,55 @@ void refuse_unheeded(const Recipe& r, Refusals& refusals) {
       "objective.max_completion_length = 0");
 }
 
+// A teacher that gives its largest logits alone, on a layout of its own.
+void refuse_beside_top(const Recipe& r, Refusals& refusals) {
+  const auto& p = r.parallel;
+  const bool distills = r.train.objective == ObjectiveKind::distill, stored = !r.objective.teacher_logits.empty();
+  const std::string top = fmt::format("objective.top_k = {}", r.objective.top_k);
+  refusals.add_idle(distills && stored && r.objective.top_k > 0, top,
+                    "the file of objective.teacher_logits says how many logits it has", "objective.top_k = 0");
+  if (!distills || stored || r.objective.top_k == 0) return;
+  refusals.add(
+      r.objective.divergence == DivergenceChoice::reverse, "objective.divergence = \"reverse\"",
+      fmt::format("{} gives the probabilities of the teacher's likeliest tokens alone, and the student may hold "
+                  "others likely",
+                  top),
+      "objective.divergence = \"forward\", or objective.top_k = 0");
+  const std::pair<const char*, int64_t> keys[] = {{"parallel.frozen_shard_size", p.frozen_shard_size},
+                                                  {"parallel.frozen_ep", p.frozen_ep}};
+  for (const auto& [key, size] : keys)
+    refusals.add(size > 0, fmt::format("{} = {}", key, size),
+                 fmt::format("with {} the teacher has ranks of its own, which parallel.teacher_tp, teacher_pp, "
+                             "teacher_cp and teacher_ep say",
+                             top),
+                 fmt::format("{} = 0", key));
+  refusals.add(
+      p.recompute == RecomputeKind::budget, "parallel.recompute = \"budget\"",
+      fmt::format("with {} ranks of one stage hold different parts of the teacher, and blocks are chosen for a "
+                  "stage",
+                  top),
+      "parallel.recompute = \"full\" and no parallel.memory_budget");
+  const bool cut = p.teacher_cp > 1 || p.teacher_ep > 1;
+  refusals.add(cut && r.train.numerics == NumericsChoice::invariant, "train.numerics = \"invariant\"",
+               "parallel.teacher_cp and parallel.teacher_ep add in an order of their own",
+               "train.numerics = \"fast\", or parallel.teacher_cp = 1 and parallel.teacher_ep = 1");
+}
+
+// A teacher's axes where no step of the run has a teacher that heeds them.
+void refuse_idle_axes(const Recipe& r, const std::vector<PhaseSpan>& spans, Refusals& refusals) {
+  const auto& p = r.parallel;
+  if (std::any_of(spans.begin(), spans.end(), [](const auto& s) { return s.recipe.objective.top_k > 0; })) return;
+  const std::tuple<const char*, int64_t, int64_t> keys[] = {{"parallel.teacher_tp", p.teacher_tp, 0},
+                                                            {"parallel.teacher_pp", p.teacher_pp, 0},
+                                                            {"parallel.teacher_cp", p.teacher_cp, 0},
+                                                            {"parallel.teacher_ep", p.teacher_ep, 1}};
+  for (const auto& [key, size, usual] : keys)
+    refusals.add_idle(size != usual, fmt::format("{} = {}", key, size),
+                      "no teacher gives its largest logits alone (objective.top_k = 0), and one that gives its whole "
+                      "distribution is cut as the student is",
+                      fmt::format("{} = {}, or a teacher in memory and objective.top_k = 64", key, usual));
+}
+
 // What is said of frozen models where no step of the run has one, or where they are as they would be.
 void refuse_idle_frozen(const Recipe& r, Refusals& refusals) {
   const auto& p = r.parallel;
@@ -181,6 +231,7 @@ void refuse_idle_frozen(const Recipe& r, Refusals& refusals) {
                     "parallel.frozen_shard_size = 1",
                     fmt::format("parallel.zero_stage = {} leaves each rank whole weights", p.zero_stage),
                     "parallel.frozen_shard_size = 0");
+  refuse_idle_axes(r, spans, refusals);
 }
 
 // Choices that nothing of the run heeds. What is only the same on one rank is not among them: axes change from run to
@@ -336,6 +387,7 @@ void check_supported(const Recipe& r) {
                "train.mtp_loss_coef = 0");
   refuse_beside_objective(r, refusals);
   refuse_mean_over_documents(r, refusals);
+  refuse_beside_top(r, refusals);
   refuse_idle(r, refusals);
   refuse_spikes(r, refusals);
   refuse_scores(r, refusals);

@@ -18,6 +18,12 @@ Arena arena_of(const char* name, const StepMemory* plan, int64_t StepMemory::*by
   return plan != nullptr ? Arena(name, plan->*bytes, memory) : Arena(name);
 }
 
+// Of a micro-batch here, the student's or the teacher's.
+int64_t most_tokens(const StepSpec& step) {
+  const bool apart = step.teacher && step.teacher->apart;
+  return std::max(step.micro_batch_tokens(), apart ? step.teacher->apart->micro_batch_tokens() : 0);
+}
+
 }  // namespace
 
 Executor::Executor(TrainingState& state, const StepSpec& step, const StepMemory* plan, Resources resources)
@@ -28,14 +34,23 @@ Executor::Executor(TrainingState& state, const StepSpec& step, const StepMemory*
       backend_(&resources.backend),
       mesh_(resources.mesh),
       frozen_mesh_(mesh_.of_frozen()),
+      teacher_mesh_(mesh_.of_teacher()),
       scratch_(arena_of("scratch", plan, &StepMemory::scratch, resources.memory)),
       replay_(arena_of("replay", plan, &StepMemory::replay, resources.memory)),
       evaluation_(arena_of("evaluation", plan, &StepMemory::evaluation, resources.memory)),
       handover_(arena_of("handover", plan, &StepMemory::handover, resources.memory)),
       taught_(arena_of("states of the teacher", plan, &StepMemory::taught, resources.memory)),
-      staging_(resources.memory, step.micro_batch_tokens(), resources.mesh.poller(), step.top_here()),
+      teacher_rows_(arena_of("logits of the teacher", plan, &StepMemory::teacher_rows, resources.memory->shared())),
+      staging_(resources.memory, most_tokens(step), resources.mesh.poller(), step.top_here()),
       links_(model_, step, resources.mesh, &handover_) {
   make_chunks(plan, resources.memory);
+  if (step_.teacher && step_.teacher->apart)
+    apart_ = std::make_unique<TeacherApart>(TeacherApart::Setup{.teacher = *state_.teacher,
+                                                                .student = step_,
+                                                                .mesh = teacher_mesh_,
+                                                                .states = taught_,
+                                                                .rows = teacher_rows_,
+                                                                .threads = resources.threads});
   make_room_for_states();
 }
 
@@ -310,7 +325,8 @@ StepMemory Executor::used() const {
                .replay = replay_.peak(),
                .scratch = scratch_.peak(),
                .evaluation = evaluation_.peak(),
-               .taught = taught_.peak()};
+               .taught = taught_.peak(),
+               .teacher_rows = teacher_rows_.peak()};
   for (const ChunkState& c : chunks_)
     m.chunks.push_back(
         {.slots = {c.till_dgrad.most_taken(), c.till_wgrad.most_taken(), c.dgrad_till_wgrad.most_taken()},
@@ -322,7 +338,7 @@ StepMemory Executor::used() const {
 
 int64_t Executor::peak_bytes() const {
   const StepMemory m = used();
-  int64_t bytes = m.scratch + m.replay + m.evaluation + m.handover + m.taught;
+  int64_t bytes = m.scratch + m.replay + m.evaluation + m.handover + m.taught + m.teacher_rows;
   for (const StepMemory::Chunk& c : m.chunks)
     bytes += c.slots.till_dgrad * c.till_dgrad + c.slots.till_wgrad * c.till_wgrad +
              c.slots.dgrad_till_wgrad * c.dgrad_till_wgrad;
@@ -338,6 +354,7 @@ void Executor::check_used() const {
   same("replay", now.replay, plan_.replay);
   same("handover", now.handover, plan_.handover);
   same("states of the teacher", now.taught, plan_.taught);
+  same("logits of the teacher", now.teacher_rows, plan_.teacher_rows);
   for (size_t c = 0; c < chunks_.size(); ++c) {
     const StepMemory::Chunk& planned = plan_.chunks[c];
     const auto all = [&](const char* name, const Slots& slots, int count, int64_t bytes) {

@@ -12,6 +12,7 @@
 #include "weft/step/objective.h"
 #include "weft/step/stage_links.h"
 #include "weft/step/step_memory.h"
+#include "weft/step/teacher_apart.h"
 #include "weft/step/training_state.h"
 
 namespace weft {
@@ -26,6 +27,7 @@ class Executor {
     Backend& backend;
     const ProcessMesh& mesh;
     std::shared_ptr<Memory> memory = host_memory();
+    int threads = 1;  // for what the host finds in a teacher's logits
   };
   // Allocates what the plan says. `state` and `step` must outlive this.
   Executor(TrainingState& state, const StepSpec& step, const StepMemory& plan, Resources resources);
@@ -44,6 +46,8 @@ class Executor {
     const LoadMicroBatch* others = nullptr;  // where the objective scores other sequences too: these
     // Where the reference's losses are stored: those of this batch, and of its other sequences.
     ReadReference reference = {}, reference_of_others = {};
+    // Where a teacher has axes of its own: loads micro-batch b.index of the global batch, as b.sequences cuts it.
+    const LoadMicroBatch* global = nullptr;
     // Hear of every instruction, with its action (none: at the end of the step), before it begins, and when it has
     // ended.
     std::function<void(const Action*, const Instruction&)> begins = {};
@@ -107,6 +111,8 @@ class Executor {
 
   void make_room_for_states();
   void teach_batch(const StepInput& input);
+  void ask_teacher(const StepInput& input);
+  void load_tokens(MicroBatch& b, const StepInput& input) const;
   Teaching teaching_of(int64_t micro_batch) const;
   void learn(const ModelLayer& head, Pass& p, Kept& k, size_t at);
   void score_batch(const StepInput& input);
@@ -161,16 +167,18 @@ class Executor {
   const StepMemory plan_;
   Backend* backend_;
   const ProcessMesh& mesh_;
-  const ProcessMesh frozen_mesh_;  // as frozen models see it
+  const ProcessMesh frozen_mesh_;   // as frozen models see it
+  const ProcessMesh teacher_mesh_;  // as a teacher with axes of its own does
   Traffic* traffic_ = nullptr;
-  Arena scratch_, replay_, evaluation_, handover_, taught_;
+  Arena scratch_, replay_, evaluation_, handover_, taught_, teacher_rows_;
   std::vector<Tensor> taught_states_;  // [micro-batch] in it, of the stage with the head
   BatchStaging staging_;
   std::vector<ChunkState> chunks_;
   Scored scored_;             // of the batch
   std::vector<double> sums_;  // [sequence of the global batch][num_sums]
   double mtp_loss_ = 0, divergence_ = 0, cross_entropy_ = 0;
-  StageLinks links_;  // whose messages lie in the chunks' memory
+  StageLinks links_;                     // whose messages lie in the chunks' memory
+  std::unique_ptr<TeacherApart> apart_;  // a teacher with axes of its own
 };
 
 // Forward only, of one micro-batch that `load` fills, with everything in `arena` (rewound first): the losses of its

@@ -22,7 +22,7 @@ void Executor::count_experts(const StepInput& input) {
   for (int64_t i = 0; i < (is_dry() ? 1 : all); ++i) {
     const LoadMicroBatch load = [&](MicroBatch& b) {
       b.index = i;
-      input.load(b);
+      load_tokens(b, input);
     };
     pass.score(load, evaluation_);
   }
@@ -160,7 +160,7 @@ Objective::Scores Executor::scores_of(const Scored& scored, int64_t micro_batch,
 }
 
 void Executor::load(MicroBatch& b, const StepInput& input) {
-  input.load(b);
+  load_tokens(b, input);
   if (is_dry() || !input.objective.weighs()) return;
   const Objective::Scores scores = scores_of(scored_, b.index, input);
   const std::vector<double> counted = values_of(b.weights);

@@ -20,7 +20,10 @@ struct StepMemory {
   int64_t replay = 0;      // a layer that is computed again
   int64_t scratch = 0;     // temporaries of layers, and then of the update
   int64_t evaluation = 0;  // loss without training; 0 where there is none
-  int64_t taught = 0;      // states of a teacher, of all micro-batches; 0 where there is none
+  // Of a teacher, 0 where there is none: its states, of all micro-batches; or of one with axes of its own those of one,
+  // with some of its logits.
+  int64_t taught = 0;
+  int64_t teacher_rows = 0;  // and the largest logits of a token that it finds here, or that are learned here
   bool operator==(const StepMemory&) const = default;
 };
 

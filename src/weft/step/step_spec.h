@@ -1,6 +1,7 @@
 // One rank's training step as plain values: all that memory and time depend on.
 #pragma once
 #include <algorithm>
+#include <memory>
 
 #include "weft/models/transformer.h"
 #include "weft/schedule/schedule.h"
@@ -14,10 +15,16 @@ struct FrozenSpec {
   TransformerPlan plan;  // of the same stream, in as many parts
 };
 
+struct StepSpec;
+
 // A frozen model whose distribution at each token the trained one learns.
 struct TeacherSpec {
   FrozenSpec frozen;  // of the same vocabulary
   Distillation loss;
+  // Of each token, so many of its largest logits alone: then it lies on the ranks as MeshSizes::of_teacher says, its
+  // pass over a micro-batch is the forward pass of `apart`, and what it finds goes to the ranks that learn it. 0: all.
+  int64_t top = 0;
+  std::shared_ptr<const StepSpec> apart = {};
 };
 
 // In its place, what was stored of a teacher's logits, and comes with each micro-batch.
@@ -64,8 +71,8 @@ struct StepSpec {
     const auto& parts = model.parts;
     return parts.empty() || std::any_of(parts.begin(), parts.end(), [](const ModelPart& part) { return part.head; });
   }
-  // Stored logits of each token in this rank's micro-batches.
-  int64_t top_here() const { return stored && has_head() ? stored->top : 0; }
+  // Logits of a teacher, stored or found before the step, at each token in this rank's micro-batches.
+  int64_t top_here() const { return !has_head() ? 0 : stored ? stored->top : teacher ? teacher->top : 0; }
   MeshSizes mesh = {};
   int rank = 0;  // of the mesh
   // As stores of frozen models have it. With shards of their own, these keep weights as ZeRO stage 3 does.

@@ -69,7 +69,10 @@ TrainingState::TrainingState(const ModelSpec& spec, const StepSpec& step, const 
   params.allocate({arenas.params, arenas.grads, arenas.states, arenas.transit}, optimizer.formats());
   model.allocate_constants(arenas.constants, step.precision);
   for (const FrozenSpec& other : step.frozen) frozen.emplace_back(other, step, arenas, mesh);
-  if (step.teacher) teacher.emplace(step.teacher->frozen, step, arenas, mesh);
+  if (step.teacher && step.teacher->apart)
+    teacher.emplace(step.teacher->frozen, *step.teacher->apart, arenas, mesh.of_teacher());
+  else if (step.teacher)
+    teacher.emplace(step.teacher->frozen, step, arenas, mesh);
   norm = std::make_unique<GradNorm>(params, arenas.records, Transformer::num_positions(spec));
   losses = arenas.records.alloc(DType::f64, {step.order.global_micro_batches()});
   if (step.predicts_further) mtp_losses = arenas.records.alloc(DType::f64, losses.shape);

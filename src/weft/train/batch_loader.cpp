@@ -127,14 +127,21 @@ void BatchLoader::load_others(int64_t step, MicroBatch& b) {
   add_time(read_s_, [&] { load_by(&TrainingSamples::read_other, step, b); });
 }
 
+void BatchLoader::load_global(int64_t step, MicroBatch& b) {
+  const int64_t first = first_of(step) + b.index * shape_.micro_batch_size;
+  add_time(read_s_, [&] { load_samples(&TrainingSamples::read, first, b, global_spans_); });
+}
+
 int64_t BatchLoader::first_of(int64_t step, int64_t micro_batch) const {
   return first_of(step) + shape_.order.global_of(micro_batch) * shape_.micro_batch_size;
 }
 
 void BatchLoader::load_by(Read read, int64_t step, MicroBatch& b) {
-  std::vector<AttentionSpan>& spans = spans_[size_t(b.index)];
+  load_samples(read, first_of(step, b.index), b, spans_[size_t(b.index)]);
+}
+
+void BatchLoader::load_samples(Read read, int64_t first, MicroBatch& b, std::vector<AttentionSpan>& spans) {
   spans.clear();
-  const int64_t first = first_of(step, b.index);
   for (int64_t i = 0; i < shape_.micro_batch_size; ++i) {
     (samples_.*read)(first + i, sample_.rows());
     set_sequence(b, i, sample_, (first + i) * shape_.seq_length);

@@ -68,7 +68,10 @@ class BatchLoader {
   void load(int64_t step, MicroBatch& b);
   // The same with the samples' other sequences (TrainingSamples::read_other).
   void load_others(int64_t step, MicroBatch& b);
-  // Seconds in load and load_others since this was asked.
+  // The same of micro-batch b.index of the whole global batch, whoever trains on it. Its spans stay valid until the
+  // next such load.
+  void load_global(int64_t step, MicroBatch& b);
+  // Seconds in these since this was asked.
   double take_read_s() { return std::exchange(read_s_, 0); }
   // The global number of the first sample of a step, and of a micro-batch of this rank.
   int64_t first_of(int64_t step) const { return shape_.sample_of(step); }
@@ -77,12 +80,14 @@ class BatchLoader {
  private:
   using Read = void (TrainingSamples::*)(int64_t, const SampleRows&) const;
   void load_by(Read read, int64_t step, MicroBatch& b);
+  void load_samples(Read read, int64_t first, MicroBatch& b, std::vector<AttentionSpan>& spans);
   void load_top(int64_t step, MicroBatch& b);
 
   const TrainingSamples& samples_;
   Shape shape_;
   double read_s_ = 0;
   std::vector<std::vector<AttentionSpan>> spans_;  // [micro-batch]
+  std::vector<AttentionSpan> global_spans_;        // of load_global
   WholeSample sample_;                             // that is read
   WholeTop top_;                                   // and its teacher's logits, where micro-batches have them
 };

@@ -33,7 +33,7 @@ RankRun::RankRun(RunPlan of_rank, const Machine& machine, const ProcessMesh& of_
       arenas(arenas_of(plan.memory, machine, std::move(kept))),
       state(plan.model, plan.step, *plan.optimizer, arenas, mesh),
       late_(machine.late),
-      executor(state, plan.step, plan.memory, {backend, mesh, machine.memory}) {}
+      executor(state, plan.step, plan.memory, {backend, mesh, machine.memory, machine.threads}) {}
 
 // The workspace may be used less: a larger evaluation may own its peak; the plan counts whole sequences, where a device
 // may attend to a batch's documents by other kernels, and ranks that gather keys to fewer keys at once; and experts may
@@ -43,8 +43,11 @@ void RankRun::check_used() const {
   WEFT_CHECK(arenas.peak() == plan.memory.persistent, "weights, gradients and state use {} bytes, {} planned",
              arenas.peak().total(), plan.memory.persistent.total());
   const bool gathers = plan.step.model.layers.context.keys == ContextPlan::Keys::gathered;
-  const bool may_use_less =
-      plan.step.evaluates || late_ || gathers || plan.step.mesh.ep > 1 || plan.step.mesh.of_frozen().ep > 1;
+  const auto apart = plan.step.teacher ? plan.step.teacher->apart : nullptr;
+  const bool teacher_gathers =
+      apart && (apart->model.layers.context.keys == ContextPlan::Keys::gathered || apart->mesh.ep > 1);
+  const bool may_use_less = plan.step.evaluates || teacher_gathers || late_ || gathers || plan.step.mesh.ep > 1 ||
+                            plan.step.mesh.of_frozen().ep > 1;
   WEFT_CHECK(workspace.peak() == plan.memory.workspace || (may_use_less && workspace.peak() < plan.memory.workspace),
              "workspace: {} bytes used, {} planned", workspace.peak(), plan.memory.workspace);
 }

@@ -140,7 +140,7 @@ void add_candidate(const Recipe& given, Candidate c, std::vector<Candidate>& all
   const int64_t ranks = given.parallel.dp * given.parallel.cp;
   const bool whole = given.parallel.frozen_shard_size == 0 && c.recipe.parallel.zero_stage < 3;
   if (!c.settings.empty()) all.push_back(c);
-  if (!has_frozen_model(given) || !whole || ranks == 1) return;
+  if (!has_frozen_model(given) || given.objective.top_k > 0 || !whole || ranks == 1) return;
   c.recipe.parallel.frozen_shard_size = ranks;
   c.settings.push_back(fmt::format("parallel.frozen_shard_size={}", ranks));
   c.weight += 100;

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numeric>
 #include <optional>
 #include <vector>
 
@@ -16,6 +15,7 @@
 #include "weft/models/peft.h"
 #include "weft/ops/dry/dry_backend.h"
 #include "weft/step/executor.h"
+#include "weft/step/head_logits.h"
 #include "weft/train/batch_loader.h"
 #include "weft/train/forward_rank.h"
 #include "weft/train/run_data.h"
@@ -23,46 +23,7 @@
 namespace weft {
 namespace {
 
-constexpr int64_t kLogitsBytes = int64_t{64} << 20;  // at once
-
-// What the teacher's head is given of a micro-batch, and the logits that it makes of it, some rows at a time.
-class HeadPass {
- public:
-  HeadPass(const Transformer& model, const StepSpec& step, Backend& backend, const ProcessMesh& mesh, Arena& arena)
-      : model_(model), step_(step), backend_(backend), mesh_(mesh), arena_(arena) {
-    MicroBatch batch;
-    batch.stream = step.stream();
-    states_ = arena.alloc(step.precision.compute, model.stream_shape(batch), model.stream_place());
-  }
-  const Tensor& states() const { return states_; }
-
-  // take(first row, logits [rows, V] stat)
-  template <class F>
-  void each(const F& take) const {
-    const int64_t classes = model_.spec().vocab_size, all = states_.rows();
-    const int64_t rows = std::max<int64_t>(1, kLogitsBytes / (classes * size_of(step_.precision.stat)));
-    const MicroBatch batch;
-    Pass p{backend_, mesh_, step_.precision, batch, &arena_, &arena_, &arena_, &arena_, &arena_};
-    for (int64_t first = 0; first < all; first += rows) {
-      Scope chunk(arena_);
-      const int64_t count = std::min(rows, all - first);
-      const Tensor logits = p.stat(&arena_, {count, classes}, tokens(Spmd::Invariant));
-      model_.vocabulary().logits(p, states_.slice_rows(first, count), logits);
-      backend_.wait_all();
-      take(first, logits);
-    }
-  }
-
- private:
-  const Transformer& model_;
-  const StepSpec& step_;
-  Backend& backend_;
-  const ProcessMesh& mesh_;
-  Arena& arena_;
-  Tensor states_;
-};
-
-// The bytes of such a pass; `workspace` becomes as large as its kernels need.
+// The bytes of HeadLogits; `workspace` becomes as large as its kernels need.
 int64_t measure_head(const ModelSpec& model, const StepSpec& step, const WorkspaceModel& of, int64_t& workspace) {
   if (!step.has_head()) return 0;
   const ProcessMesh mesh = dry_mesh(step.mesh, step.rank);
@@ -72,7 +33,8 @@ int64_t measure_head(const ModelSpec& model, const StepSpec& step, const Workspa
   params.allocate_frozen(persistent.params, persistent.transit);
   DryBackend backend(of);
   Arena arena("logits");
-  HeadPass(transformer, step, backend, mesh, arena).each([](int64_t, const Tensor&) {});
+  const HeadLogits::Of of_head{.model = transformer, .step = step, .mesh = mesh, .arena = arena};
+  HeadLogits(of_head).each(backend, [](int64_t, const Tensor&) {});
   workspace = std::max(workspace, backend.workspace_bytes());
   return arena.peak();
 }
@@ -114,22 +76,11 @@ struct FoundTop {
             .lse = std::span(lse).subspan(size_t(first), size_t(count))};
   }
 
-  template <class T>
-  void find(const T* x, int64_t classes, int64_t row) {
-    double most = -INFINITY, sum = 0;
-    for (int64_t j = 0; j < classes; ++j) most = std::max(most, double(x[j]));
-    for (int64_t j = 0; j < classes; ++j) sum += std::exp((double(x[j]) - most) / temperature);
-    lse[size_t(row)] = float(most / temperature + std::log(sum));
-    if (!std::isfinite(sum)) return;  // which is refused by the caller
-    std::vector<int32_t> all(static_cast<size_t>(classes));
-    std::iota(all.begin(), all.end(), 0);
-    const auto before = [&](int32_t a, int32_t b) { return x[a] != x[b] ? x[a] > x[b] : a < b; };
-    std::nth_element(all.begin(), all.begin() + top - 1, all.end(), before);
-    std::sort(all.begin(), all.begin() + top);
-    for (int64_t i = 0; i < top; ++i) {
-      ids[size_t(row * top + i)] = all[size_t(i)];
-      logits[size_t(row * top + i)] = float(x[all[size_t(i)]]);
-    }
+  void find(const Tensor& part, int64_t of_part, int64_t row) {
+    const auto at = size_t(row * top), n = size_t(top);
+    find_top(
+        part, of_part, temperature,
+        {.ids = std::span(ids).subspan(at, n), .logits = std::span(logits).subspan(at, n), .lse = lse[size_t(row)]});
   }
 };
 
@@ -192,7 +143,8 @@ class Storer {
         evaluation_("evaluation", plan_.evaluation, request.machine.memory),
         logits_("logits", head_bytes_, request.machine.memory),
         staging_(request.machine.memory, step_.micro_batch_tokens(), rank_.mesh.poller()) {
-    if (step_.has_head()) head_.emplace(rank_.model, step_, rank_.backend, rank_.mesh, logits_);
+    if (step_.has_head())
+      head_.emplace(HeadLogits::Of{.model = rank_.model, .step = step_, .mesh = rank_.mesh, .arena = logits_});
   }
 
   void run() {
@@ -235,7 +187,7 @@ class Storer {
                               .states = head_ ? head_->states() : Tensor()};
     forward.score([&](MicroBatch& b) { batch.load(b); }, evaluation_);
     if (!head_) return found;
-    head_->each([&](int64_t first, const Tensor& logits) {
+    head_->each(rank_.backend, [&](int64_t first, const Tensor& logits) {
       if (!writes()) return;
       read_parts(*r_.machine.memory, logits, [&](const Tensor& part, int64_t row) { find(part, first + row, found); });
     });
@@ -250,12 +202,7 @@ class Storer {
 
   void find(const Tensor& part, int64_t first, FoundTop& found) const {
     parallel_for(part.rows(), r_.machine.threads, 1, [&](int64_t begin, int64_t end) {
-      for (int64_t i = begin; i < end; ++i) {
-        if (part.dtype == DType::f64)
-          found.find(part.as<double>() + i * part.row_stride, part.cols(), first + i);
-        else
-          found.find(part.as<float>() + i * part.row_stride, part.cols(), first + i);
-      }
+      for (int64_t i = begin; i < end; ++i) found.find(part, i, first + i);
     });
   }
 
@@ -280,7 +227,7 @@ class Storer {
   ForwardRank rank_;
   Arena evaluation_, logits_;
   BatchStaging staging_;
-  std::optional<HeadPass> head_;
+  std::optional<HeadLogits> head_;
   std::vector<AttentionSpan> spans_;
 };
 
@@ -295,6 +242,7 @@ Recipe storing_recipe(const Recipe& recipe, const ModelSpec& teacher) {
   r.parallel.cp_a2a_size = p.cp_a2a_size;
   r.parallel.order = p.order;
   r.parallel.sequence_parallel = false;  // every rank of tp has all rows of what the head is given
+  r.objective.top_k = 0;                 // which is a student's
   return r;
 }
 

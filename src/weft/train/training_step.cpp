@@ -58,6 +58,7 @@ double TrainingStep::run_batch(int64_t batch, const OpenSource::Counted& counted
   const double divisor = objective_.divisor(batches_.units(counted));
   const LoadMicroBatch load = [&](MicroBatch& b) { batches_.load(batch, b); };
   const LoadMicroBatch others = [&](MicroBatch& b) { batches_.load_others(batch, b); };
+  const LoadMicroBatch global = [&](MicroBatch& b) { batches_.load_global(batch, b); };
   const uint64_t dropout_key = rng_key(rng_key(uint64_t(recipe_.train.seed), "dropout"), uint64_t(batch));
   const double weighted =
       rank_.executor.run_on(
@@ -72,6 +73,7 @@ double TrainingStep::run_batch(int64_t batch, const OpenSource::Counted& counted
            .others = &others,
            .reference = reference_ != nullptr ? reference_->of_batch(batch) : ReadReference(),
            .reference_of_others = reference_ != nullptr ? reference_->of_others(batch) : ReadReference(),
+           .global = &global,
            .begins = watch.begins}) /
       divisor;
   return objective_.loss(weighted, rank_.executor.sums());

@@ -5,6 +5,7 @@
 
 #include "weft/ops/ops.h"
 #include "weft/plan/layout.h"
+#include "weft/plan/teacher.h"
 
 namespace weft {
 namespace {
@@ -96,7 +97,8 @@ void narrow_batch(Recipe& r) {
   const Recipe::Parallel& p = r.parallel;
   const int64_t of_sample = sequences_of_sample(r);
   const int64_t tokens = t.seq_length / p.cp * t.micro_batch_size * of_sample, micro_batches = num_micro_batches_of(r);
-  const int64_t runs = p.cp > 1 ? 2 * p.cp : 1;  // of a sequence
+  const int64_t of_student = p.cp > 1 ? 2 * p.cp : 1, of_teacher = p.teacher_cp > 1 ? 2 * p.teacher_cp : 1;
+  const int64_t runs = std::lcm(of_student, of_teacher);  // of a sequence
   t.seq_length = runs * like(t.seq_length / runs, (kSequence + runs - 1) / runs, p.tp);
   int64_t sequences = std::min(t.micro_batch_size, kSequences);
   const auto rows = [&] { return t.seq_length / p.cp * sequences * of_sample; };
@@ -153,8 +155,16 @@ NarrowCopy narrow_copy(const Recipe& recipe, const HfConfig& config) {
   copy.config.teacher_top = std::min(config.teacher_top, copy.config.spec.vocab_size);
   if (!config.teacher) return copy;
   Recipe of_teacher = recipe;
+  if (teacher_axes_of(recipe)) of_teacher.parallel = recipe_of_teacher_apart(recipe).parallel;
   of_teacher.parallel.pipeline_layout.clear();
   HfConfig teacher = narrow_model(of_teacher, *config.teacher).config;
+  if (teacher_axes_of(recipe)) {
+    const bool beyond = config.teacher->spec.max_positions > recipe.train.seq_length;
+    ModelSpec& m = teacher.spec;
+    m.vocab_size = copy.config.spec.vocab_size;
+    if (m.learned_positions) m.max_positions = copy.recipe.train.seq_length + (beyond ? 1 : 0);
+    copy.recipe.objective.top_k = std::min(recipe.objective.top_k, m.vocab_size);
+  }
   teacher.has_folder = false;
   copy.config.teacher = std::make_shared<const HfConfig>(std::move(teacher));
   return copy;

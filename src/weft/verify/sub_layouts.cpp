@@ -97,6 +97,10 @@ constexpr Removal kRemovals[] = {
     {"zero_shard_size", [](Parallel& p) { p.zero_shard_size = 0; }},
     {"shards of frozen models", [](Parallel& p) { p.frozen_shard_size = 0; }},
     {"ep of frozen models", [](Parallel& p) { p.frozen_ep = 0; }},
+    {"the teacher's tp", [](Parallel& p) { p.teacher_tp = p.teacher_tp > 0 ? 1 : 0; }},
+    {"the teacher's pp", [](Parallel& p) { p.teacher_pp = p.teacher_pp > 0 ? 1 : 0; }},
+    {"the teacher's cp", [](Parallel& p) { p.teacher_cp = p.teacher_cp > 0 ? 1 : 0; }},
+    {"the teacher's ep", [](Parallel& p) { p.teacher_ep = 1; }},
     {"dp beyond 2", [](Parallel& p) { p.dp > 2 ? fewer_dp(p) : void(); }},
     {"pp beyond 2", [](Parallel& p) { p.pp > 2 ? shorter_pp(p) : void(); }},
     {"groups of cp that exchange heads", without_head_groups},
@@ -126,6 +130,10 @@ std::string layout_words(const Recipe& r) {
   say(p.zero_stage > 0 && p.zero_shard_size > 0, fmt::format("over {}", p.zero_shard_size));
   say(p.frozen_shard_size > 0, fmt::format("frozen models over {}", p.frozen_shard_size));
   say(p.frozen_ep > 0, fmt::format("experts of frozen models over {}", p.frozen_ep));
+  say(p.teacher_tp > 0, fmt::format("the teacher's tp {}", p.teacher_tp));
+  say(p.teacher_pp > 0, fmt::format("the teacher's pp {}", p.teacher_pp));
+  say(p.teacher_cp > 0, fmt::format("the teacher's cp {}", p.teacher_cp));
+  say(p.teacher_ep > 1, fmt::format("the teacher's ep {}", p.teacher_ep));
   say(p.tp > 1, fmt::format("tp {}{}", p.tp, p.sequence_parallel ? " with sequence parallelism" : ""));
   say(p.pp > 1, fmt::format("pp {} by {}", p.pp, p.pipeline_schedule));
   say(p.pp == 1 && p.pipeline_schedule != ScheduleKind::one_f_one_b, fmt::format("schedule {}", p.pipeline_schedule));
@@ -139,6 +147,7 @@ SmallestLayout smallest_layout(const Recipe& recipe, const std::function<std::op
   for (const Removal& removal : kRemovals) {
     Recipe less = smallest.recipe;
     removal.remove(less.parallel);
+    fit_teacher(less.parallel);
     if (layout_words(less) == layout_words(smallest.recipe) &&
         less.parallel.pipeline_layout == smallest.recipe.parallel.pipeline_layout)
       continue;
