@@ -297,8 +297,8 @@ void refuse_spikes(const Recipe& r, Refusals& refusals) {
                "phases and a ramp of the batch begin at steps of which the data is known before, and a run that goes "
                "past batches would be elsewhere in it",
                "train.on_spike = \"skip\"");
-  const int64_t every = r.checkpoint.save_interval, evals = t.eval_interval;
-  refusals.add(rollback && every > 0 && r.checkpoint.keep_best > 0 && evals % every != 0,
+  const int64_t every = std::max<int64_t>(1, r.checkpoint.save_interval), evals = t.eval_interval;
+  refusals.add(rollback && r.checkpoint.keep_best > 0 && evals % every != 0,
                fmt::format("checkpoint.keep_best = {}", r.checkpoint.keep_best),
                fmt::format("{} goes back to multiples of checkpoint.save_interval = {}, and removes what is behind "
                            "them, where train.eval_interval = {} may leave the best",
