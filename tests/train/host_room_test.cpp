@@ -144,8 +144,10 @@ TEST(HostRoom, EachRankCountsWithThePlanThatIsItsOwn) {
     const LayoutPlan plan = plan_layout(recipe, WorkspaceModel());
     int64_t all = 0, largest = 0, smallest = INT64_MAX;
     for (int rank = 0; rank < 6; ++rank) {
-      const int64_t own = plan_run(recipe, WorkspaceModel(), rank).memory.total_bytes();
+      const MemoryPlan memory = plan_run(recipe, WorkspaceModel(), rank).memory;
+      const int64_t own = memory.total_bytes(), on_host = memory.persistent.records + memory.teacher_rows;
       EXPECT_EQ(planned_bytes(plan, rank), own) << settings[1] << ", rank " << rank;
+      EXPECT_EQ(planned_bytes(plan, rank, false), own - on_host) << settings[1] << ", rank " << rank;
       all += own;
       largest = std::max(largest, own);
       smallest = std::min(smallest, own);

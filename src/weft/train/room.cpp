@@ -35,8 +35,8 @@ int64_t planned_bytes(const LayoutPlan& plan, int rank, bool with_host) {
   const auto has = [&](const RankClass& c) { return std::binary_search(c.ranks.begin(), c.ranks.end(), rank); };
   const auto its = std::find_if(plan.classes.begin(), plan.classes.end(), has);
   WEFT_CHECK(its != plan.classes.end(), "no plan for rank {}", rank);
-  const MemoryPlan& its_plan = its->plan;
-  return its_plan.total_bytes() - (with_host ? 0 : its_plan.persistent.records);
+  const MemoryPlan& own = its->plan;
+  return own.total_bytes() - (with_host ? 0 : own.persistent.records + own.teacher_rows);
 }
 
 void require_room(const Machine& machine, const LayoutPlan& plan) {
