@@ -92,6 +92,25 @@ TEST(FleetLayout, IsTheFastestThatTheRecipeAllows) {
   EXPECT_EQ(layout_chosen(tp, 1), "none");
 }
 
+// Which a layout of fewer ranks would be fitted to.
+TEST(FleetLayout, LeavesATeachersOwnAxesUnlessItMayChangeThem) {
+  const auto beside_teacher = [](const std::string& more) {
+    Recipe r = fleet_recipe(kFour + more);
+    r.train.objective = ObjectiveKind::distill;
+    r.objective.teacher = r.model.path;
+    r.objective.top_k = 16;
+    r.parallel.teacher_tp = 2;
+    return r;
+  };
+  const Recipe no_tp = beside_teacher("may_change = [\"dp\"]\n");
+  EXPECT_EQ(layout_chosen(no_tp, 2), "dp 2, micro-batch 1");
+  EXPECT_EQ(layout_chosen(no_tp, 1), "none");
+  const auto found =
+      choose_layout(beside_teacher("may_change = [\"dp\", \"tp\"]\n"), 1, [](const Recipe&) { return std::string(); });
+  ASSERT_TRUE(found);
+  EXPECT_EQ(found->recipe.parallel.teacher_tp, 1);
+}
+
 TEST(FleetLayout, TakesWhatFitsIntoMemory) {
   const Recipe four = fleet_recipe(kFour + "may_change = [\"dp\", \"zero_stage\", \"recompute\"]\n");
   const auto needs_shards = [](const Recipe& r) { return std::string(r.parallel.zero_stage < 1 ? "too much" : ""); };

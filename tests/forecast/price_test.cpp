@@ -1,6 +1,8 @@
 // The time of a step: its parts, its pipeline, and what may never make it slower.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <numeric>
 
@@ -241,6 +243,70 @@ TEST(Forecast, PassesOfFrozenModelsTakeTheirTime) {
     const double passes = f.step.step_s - price_step(without, f.profile).step_s;
     EXPECT_GT(passes, 0.5 * price_step(without, f.profile).step_s * 2 / 3) << "two forward of a step of three";
   }
+}
+
+// Its embedding on some data ranks of the student, and its head with what it finds on others.
+struct BesideTeacher {
+  explicit BesideTeacher(int64_t teacher_pp, int64_t dp = 4, int64_t pp = 1) : recipe(recipe_with(dp, 1, pp)) {
+    config.teacher = std::make_shared<const HfConfig>(small_model(8));
+    recipe.train.objective = ObjectiveKind::distill;
+    recipe.objective.teacher = "large";
+    recipe.objective.top_k = 16;
+    recipe.parallel.teacher_pp = teacher_pp;
+  }
+  RunForecast forecast() const {
+    return forecast_run(recipe, config, preset_of("H100-SXM"), Profiles({ProgramProfile()}));
+  }
+  HfConfig config = small_model(2);
+  Recipe recipe;
+};
+
+TEST(Forecast, TheFullestRankBesideATeacherWithStagesOfItsOwnCounts) {
+  for (const int64_t pp : {1, 2}) {
+    const BesideTeacher c(4, 4, pp);
+    int64_t most = 0, least = INT64_MAX;
+    for (int rank = 0; rank < 4 * int(pp); ++rank) {
+      const int64_t bytes = plan_run(c.recipe, c.config, WorkspaceModel(), rank).memory.total_bytes();
+      most = std::max(most, bytes);
+      least = std::min(least, bytes);
+    }
+    EXPECT_LT(least, most);
+    EXPECT_EQ(c.forecast().memory_bytes(), most) << pp;
+  }
+}
+
+// A round of micro-batches is exchanged before the next one begins: its stages wait for each other.
+TEST(Forecast, ATeachersOwnStagesHaveOneMicroBatchAtATime) {
+  const RunForecast f = BesideTeacher(4).forecast();
+  RunWork without = f.work;
+  without.kinds[0].before = {};
+  const double passes = f.step.step_s - price_step(without, f.profile).step_s;
+  RunWork one_stage = f.work;
+  one_stage.mesh.teacher->pp = 1;
+  const double of_a_stage = price_step(one_stage, f.profile).step_s - price_step(without, f.profile).step_s;
+  EXPECT_NEAR(passes, 4 * of_a_stage, 1e-9 * f.step.step_s);
+  EXPECT_NEAR(parts_of(f.step), f.step.step_s, 1e-9 * f.step.step_s);
+}
+
+// It is waited for, and not hidden behind what is computed meanwhile.
+TEST(Price, WhatATeacherSendsOnItsOwnAxesIsExposedAsTheStudentsIs) {
+  ProgramProfile plain;
+  plain.tp_exposed = 0.5;
+  plain.pp_exposed = 0.25;
+  const auto exposed = [&](const std::string& axis) {
+    RunWork run = plain_pipeline(1, 4);
+    run.kinds[0].before = {
+        .what = Do::forward,
+        .times = 1,
+        .compute = run.kinds[0].actions[0].compute,
+        .transfers = {
+            {.axis = axis, .kind = Traffic::Kind::all_reduce, .calls = 1, .each = {.inside_s = 1e-3}, .inside = true}}};
+    return price_step(run, plain).exposed_s.at(axis);
+  };
+  EXPECT_GT(exposed("teacher_tp"), 0);
+  EXPECT_EQ(exposed("teacher_tp"), exposed("tp"));
+  EXPECT_EQ(exposed("teacher_pp"), exposed("pp"));
+  EXPECT_EQ(exposed("world"), exposed("pp"));
 }
 
 TEST(Forecast, FiguresFollowFromTheStep) {

@@ -299,6 +299,27 @@ TEST(RecipePhases, ShardsOfFrozenModelsAreOfThePhasesThatHaveSuch) {
               "parallel.frozen_shard_size = 4 has no effect: no model is frozen");
 }
 
+// Which no phase may say, so that none may lose it either.
+TEST(RecipePhases, ATeachersLargestLogitsAndLayoutAreOfEachPhaseThatHasATeacherInMemory) {
+  const std::vector<std::string> apart{"train.objective=distill", "objective.teacher=t", "objective.top_k=64",
+                                       "parallel.tp=4", "parallel.teacher_tp=2"};
+  const std::string dpo = "[[phase]]\nfrom_step = 5\ntrain.objective = \"dpo\"\ndata.pairs = \"p\"\n",
+                    again =
+                        "[[phase]]\nfrom_step = 9\ntrain.objective = \"distill\"\ndata.train = \"a.bin\"\n"
+                        "objective.teacher = \"t\"\n";
+  const std::string stored = "[[phase]]\nfrom_step = 11\nobjective.teacher = \"\"\nobjective.teacher_logits = \"l\"\n",
+                    live = "[[phase]]\nfrom_step = 13\nobjective.teacher = \"t\"\nobjective.teacher_logits = \"\"\n";
+  const auto spans = phase_spans(parse(dpo + again + stored + live, apart));
+  ASSERT_EQ(spans.size(), 5u);
+  const int64_t top[] = {64, 0, 64, 0, 64}, tp[] = {2, 0, 2, 0, 2};
+  for (size_t i = 0; i < spans.size(); ++i) {
+    EXPECT_EQ(spans[i].recipe.objective.top_k, top[i]) << i;
+    EXPECT_EQ(spans[i].recipe.parallel.teacher_tp, tp[i]) << i;
+  }
+  const std::string refused = refusal_of("[[phase]]\nfrom_step = 5\nobjective.top_k = 32\n", apart);
+  EXPECT_SAYS(refused, "objective.top_k = 32: the layout of a teacher is that of the whole run");
+}
+
 TEST(RecipePhases, AnotherObjectiveThatCannotBeIsRefusedByName) {
   const std::string at = "[[phase]]\nfrom_step = 5\ntrain.objective = ";
   EXPECT_SAYS(refusal_of(at + "\"dpo\"\n"), "data.pairs is missing in steps 5 to 99: ");

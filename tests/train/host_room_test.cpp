@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "apps/models.h"
 #include "support.h"
 #include "weft/base/error.h"
@@ -125,6 +127,35 @@ TEST(HostRoom, AllRanksOfTheHostCountAndProcessesTakeMoreThanThreads) {
   EXPECT_GT(two.need(true).beside, 2 * one.need().beside);
   const LayoutPlan plan = two.plan();
   EXPECT_EQ(need_on_host(plan, {.ranks = {1}, .are_processes = true}).planned, two.need().planned / 2);
+}
+
+// Beside a teacher with stages of its own they are unlike, and so they are where whole matrices fall to ranks in turns.
+TEST(HostRoom, EachRankCountsWithThePlanThatIsItsOwn) {
+  const std::string golden = (fs::path(testing::kSourceDir) / "tests/golden").string();
+  const std::vector<std::string> layouts[] = {
+      {"model.path=" + golden + "/distill-forward", "objective.teacher=" + golden + "/distill-forward/teacher",
+       "train.objective=distill", "objective.top_k=5", "parallel.teacher_pp=2"},
+      {"model.path=" + golden + "/llama-gqa", "optimizer.name=muon"}};
+  for (std::vector<std::string> settings : layouts) {
+    settings.insert(settings.end(),
+                    {"model.init=random", "data.train=none", "train.seq_length=8", "train.micro_batch_size=1",
+                     "train.global_batch_size=6", "run.backend=ref", "parallel.dp=6", "parallel.zero_stage=1"});
+    const Recipe recipe = parse_recipe("", "room", settings);
+    const LayoutPlan plan = plan_layout(recipe, WorkspaceModel());
+    int64_t all = 0, largest = 0, smallest = INT64_MAX;
+    for (int rank = 0; rank < 6; ++rank) {
+      const MemoryPlan memory = plan_run(recipe, WorkspaceModel(), rank).memory;
+      const int64_t own = memory.total_bytes(), on_host = memory.persistent.records + memory.teacher_rows;
+      EXPECT_EQ(planned_bytes(plan, rank), own) << settings[1] << ", rank " << rank;
+      EXPECT_EQ(planned_bytes(plan, rank, false), own - on_host) << settings[1] << ", rank " << rank;
+      all += own;
+      largest = std::max(largest, own);
+      smallest = std::min(smallest, own);
+    }
+    EXPECT_LT(smallest, largest) << settings[1] << ": the ranks are to be unlike";
+    EXPECT_EQ(need_on_host(plan, all_on_this_host(plan, true)).planned, all);
+    EXPECT_EQ(need_on_host(plan, all_on_this_host(plan, true)).largest, largest);
+  }
 }
 
 TEST(HostRoom, AProcessMayNotBeLargerThanItsOwnLimit) {

@@ -106,9 +106,17 @@ class Layouts {
     if (now_.pp == 1) made.parallel.pipeline_schedule = Recipe().parallel.pipeline_schedule;
     if (made.parallel.pipeline_schedule != recipe_.parallel.pipeline_schedule)
       made.parallel.virtual_pipeline_parallel_size = 0;
-    if (!can_be(made)) return;
+    if (!leaves_teacher(made) || !can_be(made)) return;
     const double speed = thumb_of(without_phases(made));
     all_.push_back({std::move(made), speed, changes()});
+  }
+  // A choice fits the axes of a teacher of its own to the ranks: those that may change.
+  bool leaves_teacher(const Recipe& made) const {
+    const Recipe::Parallel &now = made.parallel, &given = recipe_.parallel;
+    return (now.teacher_tp == given.teacher_tp || may_change(recipe_, "tp")) &&
+           (now.teacher_pp == given.teacher_pp || may_change(recipe_, "pp")) &&
+           (now.teacher_cp == given.teacher_cp || may_change(recipe_, "cp")) &&
+           (now.teacher_ep == given.teacher_ep || may_change(recipe_, "ep"));
   }
   int changes() const {
     const LayoutChoice &a = now_, &b = base_;

@@ -132,6 +132,13 @@ void add_hidden(Priced& priced, const TransferWork& t, double seconds, double be
   priced.slowdown += slowdown * std::min(seconds, beside);
 }
 
+// An axis of a teacher's own is waited for as the student's is.
+std::string_view axis_of(const TransferWork& t) {
+  constexpr std::string_view kTeacher = "teacher_";
+  const std::string_view axis = t.axis;
+  return axis.starts_with(kTeacher) ? axis.substr(kTeacher.size()) : axis;
+}
+
 Priced price_action(const ActionWork& action, const Pace& pace) {
   const ProgramProfile& p = pace.p;
   Priced priced = price_compute(action.compute, pace);
@@ -139,13 +146,14 @@ Priced price_action(const ActionWork& action, const Pace& pace) {
   const double computes = priced.compute + priced.launch;
   for (const TransferWork& t : action.transfers) {
     const double seconds = seconds_of(t, p);
-    if (t.axis == "tp")
+    const std::string_view axis = axis_of(t);
+    if (axis == "tp")
       priced.exposed.add(t.axis, seconds * p.tp_exposed);
-    else if (t.axis == "cp")
+    else if (axis == "cp")
       priced.exposed.add(t.axis, seconds * p.cp_exposed);
     else if (sends_rows_to_experts(t.axis))
       priced.exposed.add(t.axis, seconds * (t.inside ? p.ep_inside : p.ep_exposed));
-    else if (t.axis == "pp")
+    else if (axis == "pp" || axis == "world")  // over which a teacher's ranks send what they find
       priced.exposed.add(t.axis, seconds * p.pp_exposed);
     else
       add_hidden(priced, t, seconds, computes * p.gather_hidden, p.slowdown);
@@ -227,7 +235,8 @@ double simulated_seconds(const RunWork& run, const std::vector<PricedStage>& kin
   return at_longer + each * double(m - longer);
 }
 
-// Forward-only passes of all stages: micro-batches follow each other through them.
+// Forward-only passes of all stages: micro-batches follow each other through them. A teacher with stages of its own has
+// one micro-batch at a time in them.
 double seconds_before(const RunWork& run, const std::vector<PricedStage>& kinds) {
   double through = 0, slowest = 0;  // of all micro-batches
   for (const int kind : run.kind_of) {
@@ -235,6 +244,7 @@ double seconds_before(const RunWork& run, const std::vector<PricedStage>& kinds)
     through += busy;
     slowest = std::max(slowest, busy);
   }
+  if (run.mesh.teacher) return slowest * run.mesh.teacher->pp;
   const auto m = double(run.num_micro_batches);
   return through / m + slowest * (m - 1) / m;
 }

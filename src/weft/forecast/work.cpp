@@ -4,10 +4,12 @@
 #include <cmath>
 #include <map>
 #include <numeric>
+#include <optional>
 
 #include "weft/base/error.h"
 #include "weft/ops/backend.h"
 #include "weft/plan/memory_plan.h"
+#include "weft/plan/rank_classes.h"
 
 namespace weft {
 namespace {
@@ -136,7 +138,8 @@ TransferWork transfer_of(const std::string& axis, Traffic::Kind kind, Traffic::C
   const bool messages = sends_rows_to_experts(axis) && kind == Traffic::Kind::send;
   const int64_t calls = std::max<int64_t>(1, messages ? count.calls / std::max(1, spread.ranks - 1) : count.calls);
   double bytes = double(count.bytes) / double(calls);
-  if (sends_rows_to_experts(axis) && cut_over_tp) bytes /= run.mesh.tp;
+  const bool of_teacher = axis.starts_with("teacher_");  // whose ranks of tp have all rows
+  if (sends_rows_to_experts(axis) && cut_over_tp && !of_teacher) bytes /= run.mesh.tp;
   if (const MeasuredRanks* measured = measured_of(cluster, run.mesh.world())) {
     const Curve* curve = measured->collective(kind, spread.ranks, !spread.is_inside());
     if (curve != nullptr)
@@ -195,6 +198,11 @@ std::string kind_text(const ModelSpec& model, const TransformerPlan& plan) {
   return text;
 }
 
+std::string kind_text(const RunPlan& plan, const StepSpec& step) {
+  const std::string own = kind_text(plan.model, step.model);
+  return step.teacher ? own + "beside " + kind_text(step.teacher->frozen.model, step.teacher->frozen.plan) : own;
+}
+
 // A dry run fills the buffers of experts on other ranks, which have room for all rows that may come. What takes time
 // are the rows that do: as many on each rank, if the load is balanced.
 StepSpec with_balanced_experts(StepSpec step) {
@@ -243,6 +251,29 @@ StageWork stage_work(const RunPlan& plan, const StepSpec& step, const RunWork& r
   work.kept_bytes = memory.persistent.total() - memory.persistent.transit;
   work.saved_bytes = memory.persistent.params + memory.persistent.states;
   return work;
+}
+
+double best_seconds(const ComputeWork& work) { return std::accumulate(work.seconds.begin(), work.seconds.end(), 0.0); }
+
+// A stage whose ranks have different parts of a teacher with axes of its own: the most that one of them needs, and the
+// longest that one computes before the step.
+StageWork stage_beside_teacher(const Recipe& recipe, const RunPlan& plan, int stage, const RunWork& run,
+                               const ClusterSpec& cluster, ProductFormat format) {
+  const auto step_at = [&](int place) { return step_of(recipe, plan, rank_at_place(run.mesh, stage, place)); };
+  std::optional<StageWork> all;
+  for (const std::vector<int>& tp : tp_classes(plan))
+    for (const Places& places : update_classes(recipe, plan, step_at(tp[0]), tp)) {
+      StageWork work = stage_work(plan, step_at(places[0]), run, cluster, format);
+      if (!all) {
+        all = std::move(work);
+        continue;
+      }
+      all->memory_bytes = std::max(all->memory_bytes, work.memory_bytes);
+      all->kept_bytes = std::max(all->kept_bytes, work.kept_bytes);
+      all->saved_bytes = std::max(all->saved_bytes, work.saved_bytes);
+      if (best_seconds(work.before.compute) > best_seconds(all->before.compute)) all->before = std::move(work.before);
+    }
+  return std::move(all).value();
 }
 
 }  // namespace
@@ -383,9 +414,14 @@ RunWork work_of(const Recipe& recipe, const RunPlan& plan, const ClusterSpec& cl
   with_layout.parallel.pipeline_layout = block_layout_of(recipe, plan.model);
   std::map<std::string, int> known;
   for (int stage = 0; stage < run.mesh.pp; ++stage) {
+    if (run.mesh.teacher) {
+      run.kind_of.push_back(int(run.kinds.size()));
+      run.kinds.push_back(stage_beside_teacher(with_layout, plan, stage, run, cluster, format));
+      continue;
+    }
     const int rank = rank_at(run.mesh, {.dp = 0, .pp = stage, .cp = 0, .tp = 0});
     const StepSpec step = step_of(with_layout, plan, rank);
-    const auto [at, is_new] = known.try_emplace(kind_text(plan.model, step.model), int(run.kinds.size()));
+    const auto [at, is_new] = known.try_emplace(kind_text(plan, step), int(run.kinds.size()));
     if (is_new) run.kinds.push_back(stage_work(plan, step, run, cluster, format));
     run.kind_of.push_back(at->second);
   }

@@ -28,6 +28,7 @@ void add_stage(std::vector<RankClass>& classes, RankClass c, bool same_traffic) 
   const auto known = std::find_if(classes.begin(), classes.end(), alike);
   if (known == classes.end()) return classes.push_back(std::move(c));
   known->stages.insert(known->stages.end(), c.stages.begin(), c.stages.end());
+  known->ranks.insert(known->ranks.end(), c.ranks.begin(), c.ranks.end());
   known->num_ranks += c.num_ranks;
 }
 
@@ -39,6 +40,7 @@ void add_places(std::vector<RankClass>& classes, RankClass c) {
   std::set_union(known->tp_ranks.begin(), known->tp_ranks.end(), c.tp_ranks.begin(), c.tp_ranks.end(),
                  std::back_inserter(both));
   known->tp_ranks = std::move(both);
+  known->ranks.insert(known->ranks.end(), c.ranks.begin(), c.ranks.end());
   known->num_ranks += c.num_ranks;
 }
 
@@ -57,7 +59,11 @@ std::vector<RankClass> stage_classes(const Recipe& recipe, const RunPlan& run, c
     std::vector<RankClass> of_stage;
     for (const Places& places : update_classes(recipe, run, step_at(tp[0]), tp)) {
       std::set<int> tp_ranks;
-      for (const int place : places) tp_ranks.insert(place % mesh.tp);
+      std::vector<int> ranks;
+      for (const int place : places) {
+        tp_ranks.insert(place % mesh.tp);
+        ranks.push_back(rank_at_place(mesh, stage, place));
+      }
       const StepSpec step = step_at(places[0]);
       Measured& last = stage_before[places[0]];
       if (!runs_alike(run.model, last.step, step))
@@ -65,6 +71,7 @@ std::vector<RankClass> stage_classes(const Recipe& recipe, const RunPlan& run, c
       last.step = step;
       add_places(of_stage, {.stages = {stage},
                             .tp_ranks = {tp_ranks.begin(), tp_ranks.end()},
+                            .ranks = std::move(ranks),
                             .rank = step.rank,
                             .num_ranks = int64_t(places.size()),
                             .plan = last.plan});
@@ -86,7 +93,10 @@ LayoutPlan plan_layout(const Recipe& given, const WorkspaceModel& workspace) {
     std::vector<RankClass> classes = stage_classes(recipe, all.run, tp, workspace);
     std::move(classes.begin(), classes.end(), std::back_inserter(all.classes));
   }
-  for (RankClass& c : all.classes) c.plan.arithmetic = arithmetic;
+  for (RankClass& c : all.classes) {
+    c.plan.arithmetic = arithmetic;
+    std::sort(c.ranks.begin(), c.ranks.end());
+  }
   std::stable_sort(all.classes.begin(), all.classes.end(),
                    [](const RankClass& a, const RankClass& b) { return a.plan.total_bytes() > b.plan.total_bytes(); });
   all.run.memory = all.classes[0].plan;

@@ -8,13 +8,14 @@
 namespace weft {
 
 // Ranks with the same memory: of these stages and tensor-parallel ranks, and of all dp and cp unless the optimizer
-// updates whole matrices, which fall to ranks in turns. `traffic` is that of `rank`; what the others send differs from
-// it under invariant numerics and where matrices fall to ranks. So does, by some KiB, the workspace in which shards of
-// an embedding add up their norms, where a stage has no more than that; and that of attention, where ranks of cp see
-// fewer keys.
+// updates whole matrices, which fall to ranks in turns, or a teacher has axes of its own. `traffic` is that of `rank`;
+// what the others send differs from it under invariant numerics and where matrices fall to ranks. So does, by some KiB,
+// the workspace in which shards of an embedding add up their norms, where a stage has no more than that; and that of
+// attention, where ranks of cp see fewer keys.
 struct RankClass {
   std::vector<int> stages, tp_ranks;  // ascending
-  int rank = 0;                       // the first of them
+  std::vector<int> ranks;             // all of them, ascending
+  int rank = 0;                       // the one that was planned
   int64_t num_ranks = 0;
   MemoryPlan plan;
 };

@@ -372,7 +372,8 @@ std::vector<RecipeKey> recipe_keys(Recipe& r) {
        kMayChange},
       {"parallel.teacher_tp", &p.teacher_tp, count(0),
        "distill with objective.top_k: tensor parallel ranks of the teacher, whatever the student has; all ranks hold a "
-       "part of it, and as many data ranks read for it as tp, pp and cp of its own leave; 0: as parallel.tp",
+       "part of it, and as many data ranks read for it as tp, pp and cp of its own leave, each with its part whole, "
+       "whatever zero_stage is; 0: as parallel.tp",
        kMayChange},
       {"parallel.teacher_pp", &p.teacher_pp, count(0), "the same of its pipeline's stages; 0: as parallel.pp",
        kMayChange},

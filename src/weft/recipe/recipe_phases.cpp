@@ -32,8 +32,9 @@ constexpr std::string_view kPhaseKeys[] = {"data.train",
                                            "optimizer.lr_decay_iters",
                                            "optimizer.lr_wsd_decay_iters",
                                            "optimizer.lr_scaling"};
-constexpr std::string_view kPhaseSection = "objective.";  // all of which may change too
-constexpr int64_t kMostRampSteps = 1024;                  // of one ramp
+constexpr std::string_view kPhaseSection = "objective.";   // all of which may change too ...
+constexpr std::string_view kOfTheRun = "objective.top_k";  // ... but this
+constexpr int64_t kMostRampSteps = 1024;                   // of one ramp
 constexpr size_t kMostPhases = 256;
 
 bool sets(const Recipe::Phase& phase, std::string_view key) {
@@ -161,6 +162,9 @@ void begin_phase(Recipe& recipe, const Recipe::Phase& phase, const Recipe& run) 
   }
   if (recipe.train.objective != before) forget_unheeded(recipe, run, before);
   set_values(recipe, phase);
+  // No phase may say how many logits a teacher in memory gives: so many as the run says, wherever there is one.
+  const bool in_memory = recipe.train.objective == ObjectiveKind::distill && recipe.objective.teacher_logits.empty();
+  recipe.objective.top_k = in_memory ? run.objective.top_k : 0;
 }
 
 // The span of a phase, behind that of the phase before it.
@@ -290,8 +294,7 @@ std::optional<std::string> setting_problem(const Recipe& before, const Recipe& r
   if (cut && !r.objective.teacher_logits.empty() && !sets(phase, "objective.teacher_logits"))
     return "objective.teacher_logits was made of one sequence length and order of the data; name those of this phase, "
            "or objective.teacher in their place";
-  if (key == "objective.top_k")
-    return "the layout of a teacher is that of the whole run; leave it out, or set it for the run";
+  if (key == kOfTheRun) return "the layout of a teacher is that of the whole run; leave it out, or set it for the run";
   if (cut && r.data.valid_fraction > 0)
     return "data.valid_fraction would hold out other samples in each phase, and train on those of another; name files "
            "in data.valid in its place";
@@ -319,7 +322,9 @@ bool is_phase_key(std::string_view key) {
          std::find(std::begin(kPhaseKeys), std::end(kPhaseKeys), key) != std::end(kPhaseKeys);
 }
 
-std::string phase_keys_text() { return fmt::format("{}, and all of [objective]", fmt::join(kPhaseKeys, ", ")); }
+std::string phase_keys_text() {
+  return fmt::format("{}, and all of [objective] but top_k", fmt::join(kPhaseKeys, ", "));
+}
 
 bool has_head(ObjectiveKind objective, ModelHead head) {
   switch (head) {

@@ -32,16 +32,11 @@ void require_room_on(const Machine& device, const std::vector<int>& ranks, const
 }  // namespace
 
 int64_t planned_bytes(const LayoutPlan& plan, int rank, bool with_host) {
-  const MeshPlace at = place_of(plan.run.step.mesh, rank);
-  const auto has = [](const std::vector<int>& all, int one) { return std::count(all.begin(), all.end(), one) > 0; };
-  std::optional<int64_t> least;
-  for (const RankClass& c : plan.classes) {
-    if (!has(c.stages, at.pp) || !has(c.tp_ranks, at.tp)) continue;
-    const int64_t bytes = c.plan.total_bytes() - (with_host ? 0 : c.plan.persistent.records);
-    least = std::min(least.value_or(bytes), bytes);
-  }
-  WEFT_CHECK(least, "no plan for rank {}", rank);
-  return *least;
+  const auto has = [&](const RankClass& c) { return std::binary_search(c.ranks.begin(), c.ranks.end(), rank); };
+  const auto its = std::find_if(plan.classes.begin(), plan.classes.end(), has);
+  WEFT_CHECK(its != plan.classes.end(), "no plan for rank {}", rank);
+  const MemoryPlan& own = its->plan;
+  return own.total_bytes() - (with_host ? 0 : own.persistent.records + own.teacher_rows);
 }
 
 void require_room(const Machine& machine, const LayoutPlan& plan) {

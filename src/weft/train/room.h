@@ -12,8 +12,7 @@
 
 namespace weft {
 
-// The bytes of one rank's plan; not with_host: without memory that the host reaches. Where several plans may be the
-// rank's (Muon's whole matrices go to ranks in turns), the least counts.
+// The bytes of one rank's plan; not with_host: without memory that the host reaches.
 int64_t planned_bytes(const LayoutPlan& plan, int rank, bool with_host = true);
 
 // For ranks that are threads of this process. Throws ConfigError, with the device's name and ranks, if the plans of the
