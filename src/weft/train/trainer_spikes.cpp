@@ -83,6 +83,7 @@ void Trainer::refuse_more_spikes(const std::string& what, int64_t window) {
 // way wherever it was. None: there is none yet. The same on every rank.
 std::optional<std::filesystem::path> Trainer::wait_find_way_back() {
   go_on_saving(SaveWait::yes);
+  enter(RunSection::setup);  // from here on it waits for disks, which no step does
   Communicator& world = *rank_.mesh.world;
   std::vector<std::filesystem::path> left;
   if (leads()) left = checkpoint_folders(recipe_.run.dir);
@@ -103,7 +104,6 @@ std::optional<std::filesystem::path> Trainer::wait_find_way_back() {
 // What the run was when it wrote that checkpoint, but for the spikes that it has had since. What it has written behind
 // it goes: a run that is stopped now goes on from there, and finds them again.
 void Trainer::go_back(const std::filesystem::path& checkpoint) {
-  enter(RunSection::setup);
   agree(*rank_.mesh.world, [&] {
     if (!leads()) return;
     for (const auto& later : checkpoint_folders(recipe_.run.dir))
