@@ -104,16 +104,15 @@ std::optional<std::filesystem::path> Trainer::wait_find_way_back() {
 // What the run was when it wrote that checkpoint, but for the spikes that it has had since. What it has written behind
 // it goes: a run that is stopped now goes on from there, and finds them again.
 void Trainer::go_back(const std::filesystem::path& checkpoint) {
-  agree(*rank_.mesh.world, [&] {
-    if (!leads()) return;
-    for (const auto& later : checkpoint_folders(recipe_.run.dir))
-      if (step_of(later) > step_of(checkpoint)) remove_folder(later);
-  });
   rank_.backend.wait_all();  // the last update
   const Progressed at =
       load_checkpoint(checkpoint, rank_.plan.model, rank_.state, *rank_.plan.optimizer, machine_.threads);
   rank_.state.params.masters_changed(rank_.backend);
-  barrier(*rank_.mesh.world);
+  agree(*rank_.mesh.world, [&] {  // only now that every rank has read what it goes back to
+    if (!leads()) return;
+    for (const auto& later : checkpoint_folders(recipe_.run.dir))
+      if (step_of(later) > step_of(checkpoint)) remove_folder(later);
+  });
   step_ = saved_step_ = at.step;
   evaluated_step_ = -1;
   held_out_.reset();
