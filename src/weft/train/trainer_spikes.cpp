@@ -72,6 +72,7 @@ Trainer::AfterSpike Trainer::heed_spike(const TrainingStep::Result& result) {
 
 void Trainer::refuse_more_spikes(const std::string& what, int64_t window) {
   go_on_saving(SaveWait::yes);
+  let_first_rank_tell();
   throw SpikesError(
       fmt::format("{}. These are more than train.max_spikes = {} among the last {} batches: the run does not recover "
                   "by itself{}. Lower optimizer.lr, look at the data of these steps (`weft data why`), or allow more",
