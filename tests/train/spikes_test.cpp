@@ -164,6 +164,7 @@ TEST_F(Spikes, OneMoreThanTheRecipeAllowsEndsTheRun) {
   EXPECT_SAYS(error, fmt::format("step {}: loss ", kStrangeBatch + 1));
   EXPECT_SAYS(error, "These are more than train.max_spikes = 0 among the last 16 batches");
   EXPECT_SAYS(error, fmt::format("its newest checkpoint is of step {}", kBeforeStrange));
+  EXPECT_SAYS(error, fmt::format("ends --batch {}`", kStrangeBatch));
   ASSERT_EQ(spikes_of("ends").size(), 1u);
   EXPECT_EQ(spikes_of("ends")[0]["action"], "ended");
   EXPECT_TRUE(fs::exists(checkpoint("ends", kBeforeStrange)));

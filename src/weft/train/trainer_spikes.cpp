@@ -73,11 +73,13 @@ Trainer::AfterSpike Trainer::heed_spike(const TrainingStep::Result& result) {
 void Trainer::refuse_more_spikes(const std::string& what, int64_t window) {
   go_on_saving(SaveWait::yes);
   let_first_rank_tell();
-  throw SpikesError(
-      fmt::format("{}. These are more than train.max_spikes = {} among the last {} batches: the run does not recover "
-                  "by itself{}. Lower optimizer.lr, look at the data of these steps (`weft data why`), or allow more",
-                  what, recipe_.train.max_spikes, window,
-                  saved_step_ > 0 ? fmt::format("; its newest checkpoint is of step {}", saved_step_) : ""));
+  const int64_t batch = spikes_.state.batches.back();  // this one's
+  throw SpikesError(fmt::format(
+      "{}. These are more than train.max_spikes = {} among the last {} batches: the run does not recover "
+      "by itself{}. Lower optimizer.lr, look at the data of batch {} (`weft data why {} --batch {}`), or allow more",
+      what, recipe_.train.max_spikes, window,
+      saved_step_ > 0 ? fmt::format("; its newest checkpoint is of step {}", saved_step_) : "", batch, recipe_.run.dir,
+      batch));
 }
 
 // The newest that is whole of those that the run would have made if it had never been stopped, so that it goes the same
