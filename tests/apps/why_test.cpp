@@ -139,6 +139,20 @@ TEST(Why, SaysItForPeopleAndRefusesWhatIsNotThere) {
   spill(t / "run/metrics.jsonl", metrics);
   EXPECT_EQ(nlohmann::json::parse(t.why(2, 1).out)["number"], 7 * 4 + 1);
   EXPECT_EQ(nlohmann::json::parse(t.why(3, 1).out)["number"], 2 * 4 + 1);
+  const auto of_batch = [&](const std::vector<std::string>& more) {
+    std::vector<std::string> args{"data", "why", (t / "run").string(), "--json"};
+    args.insert(args.end(), more.begin(), more.end());
+    return weft(args);
+  };
+  const Finished past = of_batch({"--batch", "1", "--sample", "1"});  // which no step has read
+  ASSERT_EQ(past.status, 0) << past.err;
+  const auto json = nlohmann::json::parse(past.out);
+  EXPECT_EQ(json["batch"], 1);
+  EXPECT_EQ(json["number"], 1 * 4 + 1);
+  EXPECT_FALSE(json.contains("step"));
+  EXPECT_EQ(nlohmann::json::parse(of_batch({"--batch", "7"}).out)["number"], 7 * 4) << "beyond the steps of the run";
+  EXPECT_EQ(of_batch({}).status, 2);
+  EXPECT_EQ(of_batch({"--batch", "1", "--step", "2"}).status, 2);
   fs::remove(t / "run/recipe.toml");
   EXPECT_NE(t.why(1, 0).err.find("no run folder"), std::string::npos);
 }

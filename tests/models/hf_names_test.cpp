@@ -345,6 +345,26 @@ TEST(MatchHfTensors, PassesOverTheBasesTableInAnAdapter) {
   EXPECT_TRUE(holds(error_beside("model.norm.base_layer.weight", v), "model.norm.base_layer.weight"));
 }
 
+// As an adapter that was trained by ppo, and goes on with another objective: not silently, as beside a whole model.
+TEST(MatchHfTensors, SaysThatItPassesOverValuesBesideAnAdapter) {
+  TempDir dir;
+  ModelSpec model = small(Family::llama);
+  model.adapter = adapter_of(model, {.rank = 2, .targets = {"q_proj"}}, "test");
+  model.adapter->trains_score = model.predicts_values = true;
+  std::vector<TensorToWrite> files;
+  for (const HfTensor& t : adapter_tensors(model))
+    files.push_back({t.name, FileDType::f32, t.shape, std::string(size_t(4 * t.rows * t.cols()), '\0')});
+  testing::write_safetensors(dir / "adapter_model.safetensors", files);
+  const SafetensorsFolder file = SafetensorsFolder::of_file(dir / "adapter_model.safetensors");
+  EXPECT_TRUE(match_adapter_tensors(model, file).notes.empty());
+  model.adapter->trains_score = model.predicts_values = false;
+  std::vector<std::string> notes = match_adapter_tensors(model, file).notes;
+  std::sort(notes.begin(), notes.end());
+  EXPECT_EQ(notes, (std::vector<std::string>{
+                       "v_head.summary.bias is passed over: only train.objective = \"ppo\" has values",
+                       "v_head.summary.weight is passed over: only train.objective = \"ppo\" has values"}));
+}
+
 TEST(MatchHfTensors, SaysWhatToDoWhereTheHeadIsMissing) {
   TempDir dir;
   auto tensors = hf_tensors(small(Family::llama));

@@ -34,6 +34,14 @@ TEST(SpikeRule, LossesThatRepeatHaveADeviationOfAHundredth) {
   EXPECT_TRUE(rule.find({.losses = {-2, -2, -2}, .grad_norms = {1, 1, 1}}, -1.8799, 1));
 }
 
+// As of a batch of which all rewards are alike, where most are.
+TEST(SpikeRule, NothingStandsOutOfAWindowThatIsZeroForTheMostPart) {
+  const SpikeRule rule{.sigma_factor = 6, .window = 3};
+  EXPECT_FALSE(rule.find({.losses = {0, 0, 0}, .grad_norms = {0, 0, 0}}, 0.1, 0.1));
+  EXPECT_FALSE(rule.find({.losses = {1, 1, 1}, .grad_norms = {0, 5, 0}}, 1, 6));
+  EXPECT_TRUE(rule.find({.losses = {0, 0, 0}, .grad_norms = {1, 1, 1}}, 0, 6)) << "the norms are judged all the same";
+}
+
 TEST(SpikeRule, OneThatWasTakenForUsualHardlyMovesTheLimit) {
   const SpikeRule rule{.sigma_factor = 6, .window = 5};
   const SpikeState state{.losses = {1, 1.1, 1000, 0.9, 1}, .grad_norms = {1, 1, 1, 1, 1}};

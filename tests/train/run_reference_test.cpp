@@ -212,6 +212,11 @@ TEST_F(StoredReferences, WhatCannotBeIsRefusedByName) {
   ramp.train.rampup_batch_size = {1, 1, 2};
   EXPECT_SAYS(testing::error_of<ConfigError>([&] { check_supported(ramp); }),
               "the reference point of kto has the reference read prompts with completions of their batch");
+  const Settings past{"objective.precompute_ref_log_probs=true", "train.on_spike=rollback",
+                      "checkpoint.save_interval=1"};
+  EXPECT_SAYS(testing::error_of<ConfigError>([&] { recipe("bad", past, {}, "kto"); }),
+              "train.on_spike = \"rollback\" cannot run: the reference of the reference point of kto is stored");
+  EXPECT_EQ(refusal_of(past), "") << "pairs are read by their numbers, whatever the batch";
   EXPECT_SAYS(refusal_of({"objective.precompute_ref_log_probs=true", "train.objective=reward", "objective.beta=0.1"}),
               "train.objective = \"reward\" has no such setting");
   EXPECT_SAYS(refusal_of({"objective.precompute_ref_log_probs=true", "moe.overflow=drop", "moe.capacity_factor=1"}),

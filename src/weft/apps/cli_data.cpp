@@ -2,6 +2,8 @@
 
 #include "weft/apps/cli_command.h"
 #include "weft/apps/commands.h"
+#include "weft/apps/data_why.h"
+#include "weft/base/error.h"
 
 namespace weft {
 namespace {
@@ -150,13 +152,26 @@ Command add_why(CLI::App& data) {
   auto o = std::make_shared<WhyOptions>();
   CLI::App* app = data.add_subcommand("why", "What is behind a trained sample: files, rows, filters, duplicates, text");
   app->add_option("run", o->run, "Run folder (run.dir)")->required()->type_name("RUN");
-  app->add_option("--step", o->step, "The step, as metrics.jsonl counts them")
-      ->required()
-      ->check(CLI::Range(int64_t{1}, int64_t{1} << 31));
+  auto* step = app->add_option("--step", o->step, "The step, as metrics.jsonl counts them")
+                   ->check(CLI::Range(int64_t{1}, int64_t{1} << 31));
+  auto of_batch = std::make_shared<WhyBatchOptions>();
+  auto* batch = app->add_option("--batch", of_batch->batch,
+                                "Or the batch, from 0, as the event of a loss spike has it: it may have no step")
+                    ->check(CLI::Range(int64_t{0}, int64_t{1} << 31))
+                    ->excludes(step);
   add_number(*app, "--sample", o->sample, "Which sample of the step's batch, from 0", 0, int64_t{1} << 31);
   app->add_flag("--json", o->json, "One JSON object, for programs");
   app->footer("Example:\n  weft data why runs/first --step 1000 --sample 3");
-  return {app, [o] { return run_data_why(*o); }, kGroup};
+  return {app,
+          [o, of_batch, step, batch] {
+            if (step->count() > 0) return run_data_why(*o);
+            if (batch->count() == 0) throw ConfigError("--step is required, or --batch");
+            of_batch->run = o->run;
+            of_batch->sample = o->sample;
+            of_batch->json = o->json;
+            return run_data_why(*of_batch);
+          },
+          kGroup};
 }
 
 Command add_train_ngram(CLI::App& data) {

@@ -1,4 +1,6 @@
 // weft data why: what is behind a trained sample.
+#include "weft/apps/data_why.h"
+
 #include <algorithm>
 #include <iostream>
 
@@ -157,52 +159,50 @@ int64_t batch_of(const fs::path& run, int64_t step) {
   return spikes.batch_of(step - 1);
 }
 
+// A sample of a run that is asked about.
 class Why {
  public:
-  explicit Why(const WhyOptions& o) : options_(o), recipe_(recipe_of(o.run)) {
+  explicit Why(const WhyOptions& o)
+      : run_(o.run), named_{{"step", o.step}}, sample_(o.sample), recipe_(recipe_of(o.run)) {
     const std::vector<RunSpan> spans = run_spans(recipe_);
     const RunSpan& span = spans[span_of(spans, o.step - 1)];
-    recipe_ = span.recipe;
-    if (!reads_tokens(recipe_.train.objective))
-      throw ConfigError(
-          fmt::format("--step {}: a step of {} (train.objective = \"{}\") reads rows of {}, not documents", o.step,
-                      name_of(span), recipe_.train.objective, data_key_of(recipe_.train.objective)));
-    begun_ = span.begun;
-    const int64_t batch = recipe_.train.global_batch_size;
+    const std::string asked = fmt::format("--step {}", o.step);
+    take(span, asked);
     if (o.step > recipe_.train.train_iters)
-      throw ConfigError(fmt::format("--step {}: the run has steps 1 to {}", o.step, recipe_.train.train_iters));
-    if (const int64_t last = last_step_of(o.run); o.step > last)
-      throw ConfigError(fmt::format("--step {}: not trained yet: the run has trained {} of its {} steps", o.step, last,
+      throw ConfigError(fmt::format("{}: the run has steps 1 to {}", asked, recipe_.train.train_iters));
+    const int64_t last = last_step_of(run_);
+    if (o.step > last)
+      throw ConfigError(fmt::format("{}: not trained yet: the run has trained {} of its {} steps", asked, last,
                                     recipe_.train.train_iters));
-    if (o.sample >= batch)
-      throw ConfigError(fmt::format("--sample {}: a step has samples 0 to {}", o.sample, batch - 1));
-    if (const int64_t now = spans[span_of(spans, last_step_of(o.run) - 1)].mix; now != span.mix) {
-      const auto first = std::find_if(spans.begin(), spans.end(), [&](const RunSpan& s) { return s.mix == now; });
-      throw ConfigError(fmt::format(
-          "--step {}: the run has gone on to a phase with other data, of which data.json is; steps {} to {} can be "
-          "explained",
-          o.step, first->first_step + 1, last_step_of(o.run)));
-    }
-    number_ = span.first_sample + (batch_of(o.run, o.step) - span.first_step) * batch + o.sample;
+    place(spans, span, batch_of(run_, o.step), asked);
+  }
+  // A run that goes past batches has one span, and in any other batch B is that of step B + 1.
+  explicit Why(const WhyBatchOptions& o)
+      : run_(o.run), named_{{"batch", o.batch}}, sample_(o.sample), recipe_(recipe_of(o.run)) {
+    const std::vector<RunSpan> spans = run_spans(recipe_);
+    const RunSpan& span = spans[span_of(spans, o.batch)];
+    const std::string asked = fmt::format("--batch {}", o.batch);
+    take(span, asked);
+    place(spans, span, o.batch, asked);
   }
 
   Report report() const {
-    const auto checkpoint = newest_checkpoint(options_.run);  // the model's own folder may be gone by now
+    const auto checkpoint = newest_checkpoint(run_);  // the model's own folder may be gone by now
     const int64_t vocab_size = read_hf_config(checkpoint ? *checkpoint : fs::path(recipe_.model.path)).spec.vocab_size;
     DataSpec spec = data_spec_of(recipe_, vocab_size);
     spec.fingerprint = false;
     spec.begun = begun_;
     const SampleOrder order(spec);
     const SampleOrder::Place at = order.place_of(number_);
-    const std::string version = check_unchanged(options_.run, order, at.source);
+    const std::string version = check_unchanged(run_, order, at.source);
     const OpenSource& source = order.source(at.source);
-    Report r{{"step", options_.step},
-             {"sample", options_.sample},
-             {"samples_of_the_step", recipe_.train.global_batch_size},
-             {"number", number_},
-             {"file", source.tokens->path()},
-             {"tokens", recipe_.train.seq_length},
-             {"counted_targets", source.counted(at.sample).targets}};
+    Report r = named_;
+    r["sample"] = sample_;
+    r["samples_of_the_step"] = recipe_.train.global_batch_size;
+    r["number"] = number_;
+    r["file"] = source.tokens->path();
+    r["tokens"] = recipe_.train.seq_length;
+    r["counted_targets"] = source.counted(at.sample).targets;
     const auto dataset = find_dataset(spec.paths[at.source]);
     if (!version.empty() && (!dataset || dataset->version != version))
       throw FileError(
@@ -214,6 +214,28 @@ class Why {
   }
 
  private:
+  void take(const RunSpan& span, const std::string& asked) {
+    recipe_ = span.recipe;
+    begun_ = span.begun;
+    if (!reads_tokens(recipe_.train.objective))
+      throw ConfigError(fmt::format("{}: a step of {} (train.objective = \"{}\") reads rows of {}, not documents",
+                                    asked, name_of(span), recipe_.train.objective,
+                                    data_key_of(recipe_.train.objective)));
+  }
+  // Which sample it is, of that batch.
+  void place(const std::vector<RunSpan>& spans, const RunSpan& span, int64_t batch, const std::string& asked) {
+    const int64_t samples = recipe_.train.global_batch_size, last = last_step_of(run_);
+    if (sample_ >= samples)
+      throw ConfigError(fmt::format("--sample {}: a step has samples 0 to {}", sample_, samples - 1));
+    if (const int64_t now = spans[span_of(spans, last - 1)].mix; now != span.mix) {
+      const auto first = std::find_if(spans.begin(), spans.end(), [&](const RunSpan& s) { return s.mix == now; });
+      throw ConfigError(fmt::format(
+          "{}: the run has gone on to a phase with other data, of which data.json is; steps {} to {} can be "
+          "explained",
+          asked, first->first_step + 1, last));
+    }
+    number_ = span.first_sample + (batch - span.first_step) * samples + sample_;
+  }
   void add_documents(Report& r, const OpenSource& source, int64_t sample, const std::optional<DatasetFile>& dataset,
                      int64_t vocab_size) const {
     std::optional<Provenance> provenance;
@@ -225,7 +247,7 @@ class Why {
       for (const Part& p : parts) ids.push_back(provenance->document(p.document));
       stories = provenance->stories(ids);
     }
-    const Texts texts(provenance, recipe_, options_.run, vocab_size);
+    const Texts texts(provenance, recipe_, run_, vocab_size);
     if (!texts.why_not().empty()) r["no_text"] = texts.why_not();
     r["documents"] = Report::array();
     for (size_t i = 0; i < parts.size(); ++i) {
@@ -242,7 +264,9 @@ class Why {
     }
   }
 
-  const WhyOptions& options_;
+  const fs::path run_;
+  const Report named_;  // the step, or the batch, that is asked about
+  const int64_t sample_;
   Recipe recipe_;
   std::vector<int64_t> begun_;  // DataSpec's, of the step's phase
   int64_t number_ = 0;          // of the sample in the run; with phases, in those with this data
@@ -294,17 +318,15 @@ void print_document(const Report& d) {
   if (!d["text"].is_null()) std::cout << "  text        " << as_json(d["text"]) << "\n";
 }
 
-}  // namespace
-
-int run_data_why(const WhyOptions& options) {
-  const Report r = Why(options).report();
-  if (options.json) {
+int print_why(const Report& r, bool json) {
+  if (json) {
     std::cout << as_json(r) << "\n";
     return kExitOk;
   }
-  std::cout << fmt::format("step {}, sample {} of {} (number {} of the run): {} of {} targets count\n", options.step,
-                           options.sample, r["samples_of_the_step"].get<int64_t>(), r["number"].get<int64_t>(),
-                           r["counted_targets"].get<int64_t>(), r["tokens"].get<int64_t>());
+  const char* of = r.contains("step") ? "step" : "batch";
+  std::cout << fmt::format("{} {}, sample {} of {} (number {} of the run): {} of {} targets count\n", of,
+                           r[of].get<int64_t>(), r["sample"].get<int64_t>(), r["samples_of_the_step"].get<int64_t>(),
+                           r["number"].get<int64_t>(), r["counted_targets"].get<int64_t>(), r["tokens"].get<int64_t>());
   std::cout << r["file"].get<std::string>();
   if (r.contains("dataset"))
     std::cout << fmt::format(" of dataset {}, version {}", r["dataset"]["folder"].get<std::string>(),
@@ -314,5 +336,11 @@ int run_data_why(const WhyOptions& options) {
   if (r.contains("no_text")) std::cout << "\nno text: " << r["no_text"].get<std::string>() << "\n";
   return kExitOk;
 }
+
+}  // namespace
+
+int run_data_why(const WhyOptions& options) { return print_why(Why(options).report(), options.json); }
+
+int run_data_why(const WhyBatchOptions& options) { return print_why(Why(options).report(), options.json); }
 
 }  // namespace weft

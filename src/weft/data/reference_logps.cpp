@@ -70,6 +70,7 @@ ReferenceLogps::ReferenceLogps(const fs::path& file, const ReferenceLogpsSpec& e
 }
 
 void ReferenceLogps::read(int64_t completion, std::span<double> losses) const {
+  WEFT_CHECK(completion >= 0 && completion < places_.size(), "completion {} of {}", completion, places_.size());
   const int64_t first = places_.first(completion);
   WEFT_CHECK(int64_t(losses.size()) == places_.end(completion) - first, "{} numbers of a completion", losses.size());
   const std::byte* at = file_.bytes().data() + ReferenceLogpsSpec::kHeaderBytes + first * spec_.value_bytes;

@@ -29,6 +29,7 @@ class CompletionPlaces {
   explicit CompletionPlaces(const std::vector<int64_t>& tokens);  // of each completion
   // Of all rows, those of a row next to each other.
   explicit CompletionPlaces(const IdRows& rows);
+  int64_t size() const { return int64_t(ends_.size()); }  // completions
   int64_t tokens() const { return ends_.back(); }
   int64_t first(int64_t completion) const { return completion == 0 ? 0 : ends_[size_t(completion - 1)]; }
   int64_t end(int64_t completion) const { return ends_[size_t(completion)]; }

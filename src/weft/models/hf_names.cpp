@@ -263,9 +263,14 @@ class Matcher {
 
   HfMatch match_adapter() {
     for (HfTensor& tensor : adapter_tensors(model_)) find(std::move(tensor));
-    for (const SafetensorsFolder::Tensor& t : folder_.tensors())
-      if (found_.count(t.entry) == 0 && !is_copy_of_base(t) && !are_values_of_others(t))
+    match_.notes.clear();  // of a head that is not here: it is the base's, whose match tells where that has none either
+    for (const SafetensorsFolder::Tensor& t : folder_.tensors()) {
+      if (found_.count(t.entry) > 0 || is_copy_of_base(t)) continue;
+      if (are_values_of_others(t))
+        pass_over_values(t);
+      else
         unexpected_.add(fmt::format("{} {}", in_quotes(t.name()), shape_text(t.entry->shape)));
+    }
     const std::string wrong = missing_.text() + misshaped_.text() + unexpected_.text();
     if (wrong.empty()) return std::move(match_);
     throw FileError(
@@ -290,6 +295,9 @@ class Matcher {
  private:
   bool are_values_of_others(const SafetensorsFolder::Tensor& t) const {
     return t.name().starts_with("v_head.summary.") && !model_.predicts_values;
+  }
+  void pass_over_values(const SafetensorsFolder::Tensor& t) {
+    match_.notes.push_back(t.name() + " is passed over: only train.objective = \"ppo\" has values");
   }
 
   // PEFT writes an embedding or a head that has an adapter once more beside that. It is frozen: the base's is read.
@@ -356,8 +364,7 @@ class Matcher {
   void judge_leftover(const SafetensorsFolder::Tensor& t) {
     if (is_buffer(t.name(), model_.family)) return;
     if (is_unread(t.name(), model_)) return void(++unread_);
-    if (are_values_of_others(t))
-      return match_.notes.push_back(t.name() + " is passed over: only train.objective = \"ppo\" has values");
+    if (are_values_of_others(t)) return pass_over_values(t);
     if (t.name() == "lm_head.weight" && model_.begins_score)
       return match_.notes.push_back(t.name() + " is passed over: a reward model has a score in its place");
     if (t.name() == "lm_head.weight" && model_.tied_head) return judge_copy(t, "embed.tokens", kTiedHead);

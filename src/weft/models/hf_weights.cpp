@@ -156,6 +156,14 @@ void read_all(const WeightSource& source, const std::filesystem::path& path, con
   source.check_whole();
 }
 
+// Returns what was passed over.
+std::vector<std::string> read_adapter(const std::filesystem::path& folder, const ModelSpec& model,
+                                      const ParamStore& params) {
+  const auto source = open_adapter(folder / kAdapterFile, model);
+  read_all(*source, folder / kAdapterFile, params, 1);
+  return source->notes();
+}
+
 }  // namespace
 
 std::vector<std::string> read_hf_weights(const std::filesystem::path& folder, const ModelSpec& model,
@@ -166,14 +174,14 @@ std::vector<std::string> read_hf_weights(const std::filesystem::path& folder, co
   read_all(*source, base, params, num_threads);
   std::vector<std::string> notes = source->notes();
   if (!is_adapter) return notes;
-  read_adapter_weights(folder, model, params);
+  for (std::string& note : read_adapter(folder, model, params)) notes.push_back(std::move(note));
   if (model.adapter->trains_score)  // it is there after all
     std::erase_if(notes, [](const std::string& note) { return note.starts_with("score.weight is not there"); });
   return notes;
 }
 
 void read_adapter_weights(const std::filesystem::path& folder, const ModelSpec& model, const ParamStore& params) {
-  read_all(*open_adapter(folder / kAdapterFile, model), folder / kAdapterFile, params, 1);
+  read_adapter(folder, model, params);
 }
 
 SafetensorsLayout hf_layout(const ModelSpec& model, DType dtype) {

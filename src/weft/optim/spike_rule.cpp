@@ -23,6 +23,7 @@ std::optional<Spike> above(const SpikeRule& rule, const std::vector<double>& bef
   std::vector<double> distances = before;
   for (double& d : distances) d = std::abs(d - median);
   const double sigma = std::max(kSigmaOfMedian * median_of_all(std::move(distances)), kLeastSigma * std::abs(median));
+  if (!(sigma > 0)) return {};  // most are 0: any other would stand out
   const double limit = median + rule.sigma_factor * sigma;
   if (!(value > limit)) return {};
   return Spike{.value = value, .median = median, .limit = limit};

@@ -297,6 +297,11 @@ void refuse_spikes(const Recipe& r, Refusals& refusals) {
                "phases and a ramp of the batch begin at steps of which the data is known before, and a run that goes "
                "past batches would be elsewhere in it",
                "train.on_spike = \"skip\"");
+  refusals.add(
+      rollback && t.objective == ObjectiveKind::kto && r.objective.precompute_ref_log_probs, key,
+      "the reference of the reference point of kto is stored for the batches of train.train_iters steps, and a "
+      "run that goes past some reads further",
+      "objective.precompute_ref_log_probs = false, or train.on_spike = \"skip\"");
   const int64_t every = std::max<int64_t>(1, r.checkpoint.save_interval), evals = t.eval_interval;
   refusals.add(rollback && r.checkpoint.keep_best > 0 && evals % every != 0,
                fmt::format("checkpoint.keep_best = {}", r.checkpoint.keep_best),

@@ -8,6 +8,7 @@
 #include "weft/models/hf_weights.h"
 #include "weft/models/init.h"
 #include "weft/models/peft.h"
+#include "weft/models/weight_source.h"
 
 namespace weft {
 
@@ -42,6 +43,8 @@ std::vector<std::string> write_masters(const Recipe& recipe, const ModelSpec& mo
     require_base(recipe.adapter.path, recipe.model.path);
     read_adapter_weights(recipe.adapter.path, model, params);
     forget_heads_of(recipe.adapter.path, notes);
+    for (std::string& note : open_adapter(std::filesystem::path(recipe.adapter.path) / kAdapterFile, model)->notes())
+      notes.push_back(std::move(note));
   }
   return notes;
 }

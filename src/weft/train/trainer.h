@@ -145,6 +145,7 @@ class Trainer {
   std::optional<std::filesystem::path> wait_find_way_back();
   void go_back(const std::filesystem::path& checkpoint);
   void wait_check_replicas();
+  void let_first_rank_tell() const;
   void log_grad_norms(const TrainingStep::Result& step);
   void evaluate();
   std::optional<EvalRecord> evaluate_text();

@@ -109,6 +109,13 @@ void Trainer::watch_stragglers(double step_s) {
   }
 }
 
+// Every rank is to end with the same error, and the first speaks for all: it has left this barrier when it hears that
+// another one fails, and a launcher that ends all with the first that ends leaves it time to speak.
+void Trainer::let_first_rank_tell() const {
+  barrier(*rank_.mesh.world);
+  if (!leads()) std::this_thread::sleep_for(std::chrono::milliseconds(200));
+}
+
 // Before a checkpoint is written, and now and then: what several ranks hold is the same bytes on all of them.
 void Trainer::wait_check_replicas() {
   const std::optional<ReplicaDifference> difference =
@@ -120,9 +127,7 @@ void Trainer::wait_check_replicas() {
     event["step"] = step_;
     records_->event("corrupted", std::move(event));
   }
-  // The first rank speaks for all: it has left this barrier when it hears that another one fails.
-  barrier(*rank_.mesh.world);
-  if (!leads()) std::this_thread::sleep_for(std::chrono::milliseconds(200));
+  let_first_rank_tell();
   throw CorruptionError(
       fmt::format("step {}: {}. Nothing of it is saved, and older checkpoints are kept: the same command goes on from "
                   "the newest{}. Where it comes back, test the memory and processors of {}",

@@ -72,17 +72,21 @@ Trainer::AfterSpike Trainer::heed_spike(const TrainingStep::Result& result) {
 
 void Trainer::refuse_more_spikes(const std::string& what, int64_t window) {
   go_on_saving(SaveWait::yes);
-  throw SpikesError(
-      fmt::format("{}. These are more than train.max_spikes = {} among the last {} batches: the run does not recover "
-                  "by itself{}. Lower optimizer.lr, look at the data of these steps (`weft data why`), or allow more",
-                  what, recipe_.train.max_spikes, window,
-                  saved_step_ > 0 ? fmt::format("; its newest checkpoint is of step {}", saved_step_) : ""));
+  let_first_rank_tell();
+  const int64_t batch = spikes_.state.batches.back();  // this one's
+  throw SpikesError(fmt::format(
+      "{}. These are more than train.max_spikes = {} among the last {} batches: the run does not recover "
+      "by itself{}. Lower optimizer.lr, look at the data of batch {} (`weft data why {} --batch {}`), or allow more",
+      what, recipe_.train.max_spikes, window,
+      saved_step_ > 0 ? fmt::format("; its newest checkpoint is of step {}", saved_step_) : "", batch, recipe_.run.dir,
+      batch));
 }
 
 // The newest that is whole of those that the run would have made if it had never been stopped, so that it goes the same
 // way wherever it was. None: there is none yet. The same on every rank.
 std::optional<std::filesystem::path> Trainer::wait_find_way_back() {
   go_on_saving(SaveWait::yes);
+  enter(RunSection::setup);  // from here on it waits for disks, which no step does
   Communicator& world = *rank_.mesh.world;
   std::vector<std::filesystem::path> left;
   if (leads()) left = checkpoint_folders(recipe_.run.dir);
@@ -103,17 +107,15 @@ std::optional<std::filesystem::path> Trainer::wait_find_way_back() {
 // What the run was when it wrote that checkpoint, but for the spikes that it has had since. What it has written behind
 // it goes: a run that is stopped now goes on from there, and finds them again.
 void Trainer::go_back(const std::filesystem::path& checkpoint) {
-  enter(RunSection::setup);
-  agree(*rank_.mesh.world, [&] {
-    if (!leads()) return;
-    for (const auto& later : checkpoint_folders(recipe_.run.dir))
-      if (step_of(later) > step_of(checkpoint)) remove_folder(later);
-  });
   rank_.backend.wait_all();  // the last update
   const Progressed at =
       load_checkpoint(checkpoint, rank_.plan.model, rank_.state, *rank_.plan.optimizer, machine_.threads);
   rank_.state.params.masters_changed(rank_.backend);
-  barrier(*rank_.mesh.world);
+  agree(*rank_.mesh.world, [&] {  // only now that every rank has read what it goes back to
+    if (!leads()) return;
+    for (const auto& later : checkpoint_folders(recipe_.run.dir))
+      if (step_of(later) > step_of(checkpoint)) remove_folder(later);
+  });
   step_ = saved_step_ = at.step;
   evaluated_step_ = -1;
   held_out_.reset();
