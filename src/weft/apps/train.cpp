@@ -102,14 +102,14 @@ void say_notes(const Recipe& recipe, const RunPlan& plan) {
                              longest, plan.model.max_positions);
   // Allowed, as a recipe is tried with fewer ranks.
   const auto& p = recipe.parallel;
-  if (recipe.train.numerics == NumericsChoice::invariant && p.tp > 1)
-    std::cerr << fmt::format(
-        "note: train.numerics = \"invariant\" with parallel.tp = {0}: the same bits for any dp, pp, schedule, ZeRO "
-        "stage, "
-        "recomputation and number of threads at parallel.tp = {0}; another tp adds parts of its sums in another order, "
-        "and "
-        "so has other last bits\n",
-        p.tp);
+  const std::pair<const char*, int64_t> cuts[] = {{"parallel.tp", p.tp}, {"parallel.teacher_tp", p.teacher_tp}};
+  for (const auto& [key, tp] : cuts)
+    if (recipe.train.numerics == NumericsChoice::invariant && tp > 1)
+      std::cerr << fmt::format(
+          "note: train.numerics = \"invariant\" with {0} = {1}: the same bits for any dp, pp, schedule, ZeRO stage, "
+          "recomputation and number of threads at {0} = {1}; another tp adds parts of its sums in another order, and "
+          "so has other last bits\n",
+          key, tp);
   if (p.zero_stage > 0 && p.dp * p.cp == 1)
     std::cerr << fmt::format("note: parallel.zero_stage = {} divides nothing at parallel.dp = 1\n", p.zero_stage);
   if (p.pipeline_schedule != Recipe().parallel.pipeline_schedule && p.pp == 1)

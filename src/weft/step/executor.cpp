@@ -18,7 +18,7 @@ Arena arena_of(const char* name, const StepMemory* plan, int64_t StepMemory::*by
   return plan != nullptr ? Arena(name, plan->*bytes, memory) : Arena(name);
 }
 
-// Of a micro-batch here, the student's or the teacher's.
+// The tokens of a micro-batch here: the student's or the teacher's, whichever are more.
 int64_t most_tokens(const StepSpec& step) {
   const bool apart = step.teacher && step.teacher->apart;
   return std::max(step.micro_batch_tokens(), apart ? step.teacher->apart->micro_batch_tokens() : 0);

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "weft/base/byte_size.h"
+#include "weft/plan/layout.h"
 #include "weft/plan/recompute_budget.h"
 #include "weft/records/clock.h"
 #include "weft/records/progress.h"
@@ -149,8 +150,7 @@ class Verifier {
       judge_own_precision();
       recipe_ = given;
     }
-    if (report_.equal() && recipe_.train.numerics == NumericsChoice::invariant && recipe_.parallel.tp == 1)
-      judge_bits();
+    if (report_.equal() && recipe_.train.numerics == NumericsChoice::invariant && !is_cut_by_tp()) judge_bits();
     return std::move(report_);
   }
 
@@ -346,6 +346,11 @@ class Verifier {
     one.ill_conditioned.erase(std::unique(one.ill_conditioned.begin(), one.ill_conditioned.end()),
                               one.ill_conditioned.end());
     return one;
+  }
+
+  bool is_cut_by_tp() const {
+    const std::optional<TeacherAxes> teacher = teacher_axes_of(recipe_);
+    return recipe_.parallel.tp > 1 || (teacher && teacher->tp > 1);
   }
 
   // Checks bit equality, which invariant numerics promise for every layout without tp.
