@@ -38,9 +38,8 @@ struct SpikeRule {
   double sigma_factor = 6;
   int64_t window = 128;  // steps
   // Whether this loss or this gradient norm, both finite, is above the median of the window by more than sigma_factor
-  // standard deviations; never before half a window of steps is there. A standard deviation is 1.4826 times the median
-  // of the distances from the median, which a few spikes do not move, and at least a hundredth of the median's size;
-  // where both are 0, as most of the window is, nothing is judged.
+  // standard deviations; never before half a window is there, or where most of it is 0. A deviation is 1.4826 times the
+  // median of the distances from the median, which a few spikes do not move, and at least a hundredth of its size.
   std::optional<Spike> find(const SpikeState& state, double loss, double grad_norm) const;
   // Adds those of a step that was none.
   void add(SpikeState& state, double loss, double grad_norm) const;
