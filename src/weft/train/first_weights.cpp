@@ -19,9 +19,9 @@ void forget_heads_of(const std::filesystem::path& adapter, std::vector<std::stri
   const SafetensorsFile file = SafetensorsFile::open(adapter / kAdapterFile);
   const std::pair<const char*, const char*> heads[] = {{"base_model.model.score.weight", "score.weight is not there"},
                                                        {"v_head.summary.weight", "v_head.summary is not there"}};
-  for (const auto& [tensor, note] : heads)
-    if (file.find(tensor) != nullptr)
-      std::erase_if(notes, [&](const std::string& said) { return said.starts_with(note); });
+  for (const auto& head : heads)
+    if (file.find(head.first) != nullptr)
+      std::erase_if(notes, [&](const std::string& said) { return said.starts_with(head.second); });
 }
 
 std::vector<std::string> write_masters(const Recipe& recipe, const ModelSpec& model, const ParamStore& params,
