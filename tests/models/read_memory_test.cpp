@@ -11,6 +11,7 @@
 #include "models/tiny.h"
 #include "support.h"
 #include "weft/checkpoint/shared_writer.h"
+#include "weft/models/fingerprint.h"
 #include "weft/models/hf_weights.h"
 #include "weft/models/peft.h"
 #include "weft/optim/optimizer.h"
@@ -75,25 +76,45 @@ ToRead read_beside_adapter(ModelSpec model, WeightCodes codes) {
   return {bytes, bytes_grown_by(read)};
 }
 
+std::string why_not_measured() {
+#if defined(WEFT_SANITIZES) || defined(WEFT_SANITIZES_THREADS)
+  return "sanitizers keep what is freed";
+#endif
+  return bytes_in_status("VmHWM") == 0 ? "the kernel does not say how large a process was" : "";
+}
+
+ModelSpec of_tensors_of_two_mb() {
+  ModelSpec model = testing::tiny_llama();
+  model.width = model.ffn_width = 1024;
+  model.num_heads = model.num_kv_heads = 16;
+  model.head_dim = 64;
+  return model;
+}
+
 // The file has 29 MB, which are 59 MB as f32 and 8 MB in NF4. Beside these, a tensor of 2 MB is mapped and 4 MB of
 // numbers are in work. That catches a reader that keeps the pages of all that it has read (which the mapping does by
 // itself), or makes numbers of the whole model before codes.
 TEST(ReadMemory, ABaseThatIsReadAsCodesIsNeverWholeInMemory) {
-#if defined(WEFT_SANITIZES) || defined(WEFT_SANITIZES_THREADS)
-  GTEST_SKIP() << "sanitizers keep what is freed";
-#endif
-  if (bytes_in_status("VmHWM") == 0) GTEST_SKIP() << "the kernel does not say how large a process was";
-  ModelSpec model = testing::tiny_llama();
-  const ToRead program = read_beside_adapter(model, WeightCodes::nf4);  // its own pages, for so small a model
-  model.width = model.ffn_width = 1024;
-  model.num_heads = model.num_kv_heads = 16;
-  model.head_dim = 64;
-  const ToRead codes = read_beside_adapter(model, WeightCodes::nf4);
+  if (const std::string why = why_not_measured(); !why.empty()) GTEST_SKIP() << why;
+  const ToRead program = read_beside_adapter(testing::tiny_llama(), WeightCodes::nf4);  // its own pages
+  const ToRead codes = read_beside_adapter(of_tensors_of_two_mb(), WeightCodes::nf4);
   ASSERT_GE(program.grown, 0);
   ASSERT_GE(codes.grown, 0);
   EXPECT_GT(codes.bytes, 29'000'000);
   EXPECT_LT(codes.grown - program.grown, codes.bytes * 9 / 10);
   EXPECT_GT(codes.grown - program.grown, codes.bytes / 8);  // half of the codes: it is seen at all
+}
+
+// As an adapter's checkpoint does with its base.
+TEST(ReadMemory, WeightsThatGetAFingerprintAreNeverWholeInMemory) {
+  if (const std::string why = why_not_measured(); !why.empty()) GTEST_SKIP() << why;
+  const testing::TempDir dir;
+  const int64_t bytes = create_in_bf16(of_tensors_of_two_mb(), dir.path());
+  const int64_t grown = bytes_grown_by([&] { fingerprint_of_weights(dir.path(), nullptr); });
+  ASSERT_GE(grown, 0);
+  EXPECT_GT(bytes, 29'000'000);
+  EXPECT_GT(grown, 2'000'000);  // one tensor: it is seen at all
+  EXPECT_LT(grown, bytes / 2);
 }
 
 }  // namespace
