@@ -323,6 +323,8 @@ TEST_F(AdapterRun, WhatCannotRunIsRefusedBeforeItBegins) {
   ASSERT_EQ(train("run", {"train.train_iters=1"}).status, 0);
   const std::string folder = checkpoint("run", 1).string();
   EXPECT_SAYS(refusal({"model.path=" + folder}), "name the base model there");
+  EXPECT_SAYS(refusal({"adapter.path=" + (dir_ / "run").string()}),
+              "is a run's folder: name one of its checkpoints, as " + folder);
   EXPECT_SAYS(refusal({"adapter.path=" + folder, "adapter.rank=4"}), "to begin with it, adapter.rank=2");
   EXPECT_EQ(train("more", {"adapter.path=" + folder, "train.train_iters=1"}).status, 0);
 }

@@ -124,6 +124,13 @@ TEST_F(Preferences, WhatCannotBeIsRefusedByName) {
   refused({"objective.beta=0"}, {"objective.beta = 0: expected a number above 0"});
   refused({"train.mtp_loss_coef=0.1"}, {"train.mtp_loss_coef = 0.1 cannot run"});
   refused({"train.objective=cross_entropy", "data.train=x.bin"}, {"data.pairs", "has no effect", "reads data.train"});
+  const std::filesystem::path before = dir_ / "before";
+  std::filesystem::create_directories(before / "checkpoints");
+  testing::spill(before / "recipe.toml", "");
+  const std::string its_run = "objective.reference=" + before.string();
+  refused({its_run}, {"objective.reference = \"", "is a run's folder: it has no checkpoint yet"});
+  std::filesystem::create_directories(before / "checkpoints/step-3");
+  refused({its_run}, {"is a run's folder: name one of its checkpoints, as ", "before/checkpoints/step-3"});
 }
 
 TEST_F(Preferences, BadRowsAreNamedWithFileAndLine) {

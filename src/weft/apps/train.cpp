@@ -20,6 +20,7 @@
 #include "weft/base/fault_point.h"
 #include "weft/base/is_there.h"
 #include "weft/base/json.h"
+#include "weft/models/hf_config.h"
 #include "weft/plan/phase_plans.h"
 #include "weft/train/room.h"
 #include "weft/train/run_data.h"
@@ -278,7 +279,9 @@ int start_ranks(const Recipe& recipe, const Launched& launched, const TrainOptio
 
 void require_reference_folder(const PhaseSpan& span) {
   const std::string& folder = span.recipe.objective.reference;
-  if (folder.empty() || span.own_reference > 0 || is_there(folder)) return;
+  if (folder.empty() || span.own_reference > 0) return;
+  require_no_run_folder(folder, "objective.reference");
+  if (is_there(folder)) return;
   throw FileError(fmt::format("objective.reference = \"{}\" does not exist, seen from {}", folder,
                               std::filesystem::current_path().string()));
 }
