@@ -248,6 +248,13 @@ TEST_F(Examples, ArePlannedVerifiedAndRefused) {
   const Finished idle = run("train", {"objective.loss_type=ipo"});
   EXPECT_EQ(idle.status, 2);
   EXPECT_SAYS(idle.err, "objective.loss_type = \"ipo\" has no effect: train.objective = \"kto\" has no such setting");
+  for (const char* lone : {"train.global_batch_size=1", "train.rampup_batch_size=[1, 1, 30]"}) {
+    const Finished f = run("train", {lone}, "lone");
+    EXPECT_EQ(f.status, 2) << lone << f.err;
+    EXPECT_SAYS(f.err, "train.global_batch_size = 1 cannot run: train.objective = \"kto\" judges each example");
+    EXPECT_SAYS(f.err, "the nearest that works: train.global_batch_size = 2");
+    EXPECT_FALSE(std::filesystem::exists(dir_ / "lone")) << lone;
+  }
   const Finished shorter = run("train", {"train.seq_length=16"}, "short");
   EXPECT_NE(shorter.status, 0);
   EXPECT_SAYS(shorter.err, "examples.jsonl: line ");
