@@ -315,6 +315,8 @@ TEST_F(AdapterRun, WhatCannotRunIsRefusedBeforeItBegins) {
     return f.err;
   };
   EXPECT_SAYS(refusal({"model.init=random"}), "checkpoints would be of a base that is nowhere");
+  EXPECT_SAYS(refusal({"model.init=random"}),
+              "model.init = \"pretrained\", with model.path = a folder that has weights");
   EXPECT_SAYS(refusal({"adapter.targets=q_prj"}), "the model has no module \"q_prj\"");
   EXPECT_SAYS(refusal({"adapter.kind=none"}), "[adapter] has no effect");
   EXPECT_SAYS(refusal({"adapter.quant_type=int8"}), "adapter.quant_type = \"int8\" has no effect");

@@ -327,10 +327,11 @@ int train_launched(const TrainOptions& options, const Launched& launched) {
   const Recipe recipe = read_recipe(options.recipe, options.overrides, launched.rank == 0);
   if (recipe.run.supervise && !environment(kHeartbeatFile) && !environment(kHasLauncher)) return supervise_run(options);
   if (recipe.adapter.kind != AdapterKind::none && recipe.model.init == InitChoice::random)
-    throw ConfigError(
-        fmt::format("model.init = \"random\" cannot run with adapter.kind = \"{}\": checkpoints would be of a base "
-                    "that is nowhere; the nearest that works: model.init = \"pretrained\"",
-                    recipe.adapter.kind));
+    throw ConfigError(fmt::format(
+        "model.init = \"random\" cannot run with adapter.kind = \"{}\": checkpoints would be of a base "
+        "that is nowhere; the nearest that works: model.init = \"pretrained\", with model.path = a folder that has "
+        "weights too (*.safetensors): a model that was fetched, or a checkpoint of a run without adapter",
+        recipe.adapter.kind));
   if (recipe.data.train == std::vector<std::string>{"synthetic"})
     throw ConfigError(
         "data.train = [\"synthetic\"] is random tokens that `weft bench` makes, and `weft plan` takes for any; name "
