@@ -286,6 +286,10 @@ TEST_F(AdapterRun, IsNotSavedAsItBegan) {
   EXPECT_SAYS(f.err, "after 4 steps the adapter is as it began");
   EXPECT_FALSE(fs::exists(checkpoint("still", 2)));
   EXPECT_FALSE(fs::exists(checkpoint("still", 4)));
+  const Finished again = train("still", {"checkpoint.save_interval=2"});
+  EXPECT_EQ(again.status, 2);
+  EXPECT_SAYS(again.err, "choose another run.dir, or remove that one: it has no checkpoint");
+  EXPECT_EQ(again.err.find("[[phase]]"), std::string::npos) << again.err;
 }
 
 TEST_F(AdapterRun, AnotherBaseIsRefusedByName) {
@@ -315,6 +319,8 @@ TEST_F(AdapterRun, WhatCannotRunIsRefusedBeforeItBegins) {
     return f.err;
   };
   EXPECT_SAYS(refusal({"model.init=random"}), "checkpoints would be of a base that is nowhere");
+  EXPECT_SAYS(refusal({"model.init=random"}),
+              "model.init = \"pretrained\", with model.path = a folder that has weights");
   EXPECT_SAYS(refusal({"adapter.targets=q_prj"}), "the model has no module \"q_prj\"");
   EXPECT_SAYS(refusal({"adapter.kind=none"}), "[adapter] has no effect");
   EXPECT_SAYS(refusal({"adapter.quant_type=int8"}), "adapter.quant_type = \"int8\" has no effect");
@@ -323,6 +329,10 @@ TEST_F(AdapterRun, WhatCannotRunIsRefusedBeforeItBegins) {
   ASSERT_EQ(train("run", {"train.train_iters=1"}).status, 0);
   const std::string folder = checkpoint("run", 1).string();
   EXPECT_SAYS(refusal({"model.path=" + folder}), "name the base model there");
+  EXPECT_SAYS(train("run", {"train.train_iters=1", "optimizer.lr=0.125"}).err,
+              "to go on from that run's weights there: adapter.path=" + folder + ")");
+  EXPECT_SAYS(refusal({"adapter.path=" + (dir_ / "run").string()}),
+              "is a run's folder: name one of its checkpoints, as " + folder);
   EXPECT_SAYS(refusal({"adapter.path=" + folder, "adapter.rank=4"}), "to begin with it, adapter.rank=2");
   EXPECT_EQ(train("more", {"adapter.path=" + folder, "train.train_iters=1"}).status, 0);
 }

@@ -124,6 +124,13 @@ TEST_F(Preferences, WhatCannotBeIsRefusedByName) {
   refused({"objective.beta=0"}, {"objective.beta = 0: expected a number above 0"});
   refused({"train.mtp_loss_coef=0.1"}, {"train.mtp_loss_coef = 0.1 cannot run"});
   refused({"train.objective=cross_entropy", "data.train=x.bin"}, {"data.pairs", "has no effect", "reads data.train"});
+  const std::filesystem::path before = dir_ / "before";
+  std::filesystem::create_directories(before / "checkpoints");
+  testing::spill(before / "recipe.toml", "");
+  const std::string its_run = "objective.reference=" + before.string();
+  refused({its_run}, {"objective.reference = \"", "is a run's folder: it has no checkpoint yet"});
+  std::filesystem::create_directories(before / "checkpoints/step-3");
+  refused({its_run}, {"is a run's folder: name one of its checkpoints, as ", "before/checkpoints/step-3"});
 }
 
 TEST_F(Preferences, BadRowsAreNamedWithFileAndLine) {
@@ -241,6 +248,13 @@ TEST_F(Examples, ArePlannedVerifiedAndRefused) {
   const Finished idle = run("train", {"objective.loss_type=ipo"});
   EXPECT_EQ(idle.status, 2);
   EXPECT_SAYS(idle.err, "objective.loss_type = \"ipo\" has no effect: train.objective = \"kto\" has no such setting");
+  for (const char* lone : {"train.global_batch_size=1", "train.rampup_batch_size=[1, 1, 30]"}) {
+    const Finished f = run("train", {lone}, "lone");
+    EXPECT_EQ(f.status, 2) << lone << f.err;
+    EXPECT_SAYS(f.err, "train.global_batch_size = 1 cannot run: train.objective = \"kto\" judges each example");
+    EXPECT_SAYS(f.err, "the nearest that works: train.global_batch_size = 2");
+    EXPECT_FALSE(std::filesystem::exists(dir_ / "lone")) << lone;
+  }
   const Finished shorter = run("train", {"train.seq_length=16"}, "short");
   EXPECT_NE(shorter.status, 0);
   EXPECT_SAYS(shorter.err, "examples.jsonl: line ");

@@ -84,6 +84,11 @@ TEST(TrainLength, AScheduleThatFollowsTheEndIsToldWithWhatKeepsIt) {
   // Another end of its own is another recipe.
   EXPECT_SAYS(p.train("kept", {iters(9), "optimizer.lr_decay_iters=5"}).err,
               "optimizer.lr_decay_iters: 4 there, 5 here");
+  f = p.train("kept", {iters(8), "optimizer.lr_decay_iters=4", "optimizer.lr=0.125"});
+  EXPECT_EQ(f.status, 2);
+  EXPECT_SAYS(f.err, "holds a run of another recipe; choose another run.dir (to go on from that run's weights there: ");
+  EXPECT_SAYS(f.err, "kept/checkpoints/step-8 model.init=pretrained)");
+  EXPECT_SAYS(f.err, "What may change as a run goes on: the keys that docs/formats/recipe.md marks as free");
   f = p.train("kept", {iters(7), "optimizer.lr_decay_iters=4"});
   EXPECT_EQ(f.status, 2);
   EXPECT_SAYS(f.err, "train.train_iters = 7, but ");

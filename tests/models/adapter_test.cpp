@@ -430,7 +430,11 @@ TEST(Adapter, TargetsAreNamedAsInFiles) {
   const auto refusal = [&](const ModelSpec& model, const std::string& target) {
     return error_of<ConfigError>([&] { with_adapter(model, {target}); });
   };
-  EXPECT_SAYS(refusal(llama, "q_prj"), "the model has no module \"q_prj\"");
+  EXPECT_SAYS(refusal(llama, "q_prj"), "the model has no module \"q_prj\"; did you mean \"q_proj\"?");
+  EXPECT_SAYS(refusal(llama, "*.1.self_attn.v_porj"), "; did you mean \"*.1.self_attn.v_proj\"?");
+  EXPECT_SAYS(refusal(llama, "attention.o_proj"), "; did you mean \"o_proj\"?");
+  EXPECT_SAYS(refusal(llama, "all-linaer"), "; did you mean \"all-linear\"?");
+  EXPECT_SAYS(refusal(llama, "query_key_value"), "; it has down_proj, ");
   const AdapterSpec ends = *with_adapter(llama, {"embed_tokens", "lm_head"}).adapter;
   ASSERT_EQ(ends.targets.size(), 2u);
   EXPECT_EQ(ends.targets[0].module, "model.embed_tokens");

@@ -53,6 +53,11 @@ TEST(OpenTokenizer, RefusesWhatItCannotUseByName) {
   spill(dir / "tokenizer.json", "{}");
   EXPECT_SAYS(error_of([&] { open_tokenizer("auto", dir.path(), 300); }), "tokenizer.json: no tokenizer.json");
   EXPECT_EQ(open_tokenizer("byte", dir.path(), 300)->vocab_size(), 257);
+  EXPECT_SAYS(error_of([&] { open_tokenizer("byte", dir.path(), 256); }), "make it 257 or more");
+  spill(dir / "model.safetensors", "");
+  const std::string trained = error_of([&] { open_tokenizer("byte", dir.path(), 256); });
+  EXPECT_SAYS(trained, "vocab_size is 256; its weights are of that vocabulary: give the tokenizer that it was trained");
+  EXPECT_EQ(trained.find("or more"), std::string::npos) << trained;
 }
 
 // Cut everywhere, and with each byte of its beginning changed: an error that names the file or a tokenizer, no crash.

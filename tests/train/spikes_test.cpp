@@ -4,6 +4,7 @@
 #include "train/golden.h"
 #include "weft/apps/backends.h"
 #include "weft/train/checkpoint_state.h"
+#include "weft/train/run_length.h"
 
 namespace weft {
 namespace {
@@ -84,6 +85,27 @@ class Spikes : public ::testing::Test {
   testing::TempDir dir_;
 };
 using SpikesSlow = Spikes;
+
+// A window of 16 wants 8 steps before the first that is judged, and begins anew in each phase.
+TEST(SpikesOfShortRuns, AreLookedForFromTheNinthStepOnAndBeforeThatAWarningSaysSo) {
+  const auto note = [](const SpikeWords& more, const std::string& phases = "") {
+    SpikeWords all{"train.on_spike=skip", "train.spike_window=16"};
+    all.insert(all.end(), more.begin(), more.end());
+    return short_for_spikes_note(
+        parse_recipe("[model]\npath = \"m\"\n[data]\ntrain = [\"a.bin\"]\n" + phases, "r.toml", all));
+  };
+  EXPECT_EQ(note({"train.train_iters=9"}), "");
+  const std::string eight = note({"train.train_iters=8"});
+  EXPECT_SAYS(eight, "train.on_spike = \"skip\" judges no step: there must be 8 steps before it, half of");
+  EXPECT_SAYS(eight, "train.spike_window = 16, and the run has 8; train.spike_window = 8 judges the later half");
+  EXPECT_EQ(note({"train.train_iters=8", "train.spike_window=8"}), "") << "what the advice says works";
+  EXPECT_EQ(note({"train.train_iters=2", "train.spike_window=2"}), "");
+  EXPECT_SAYS(note({"train.train_iters=1", "train.spike_window=2"}), "the run has 1; it needs more steps");
+  EXPECT_EQ(note({"train.train_iters=3", "train.on_spike=none", "train.spike_window=128"}), "");
+  const std::string at_6 = "[[phase]]\nfrom_step = 6\noptimizer.lr = 1e-4\n";
+  EXPECT_SAYS(note({"train.train_iters=14"}, at_6), "and the longest phase has 8; train.spike_window = 8 judges");
+  EXPECT_EQ(note({"train.train_iters=15"}, at_6), "");
+}
 
 // Five batches are so many times round the circle, so that without them the file is only shorter. The run is stopped
 // between its last regular checkpoint and the spike, and keeps one checkpoint.

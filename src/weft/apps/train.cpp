@@ -20,6 +20,7 @@
 #include "weft/base/fault_point.h"
 #include "weft/base/is_there.h"
 #include "weft/base/json.h"
+#include "weft/models/hf_config.h"
 #include "weft/plan/phase_plans.h"
 #include "weft/train/room.h"
 #include "weft/train/run_data.h"
@@ -278,7 +279,9 @@ int start_ranks(const Recipe& recipe, const Launched& launched, const TrainOptio
 
 void require_reference_folder(const PhaseSpan& span) {
   const std::string& folder = span.recipe.objective.reference;
-  if (folder.empty() || span.own_reference > 0 || is_there(folder)) return;
+  if (folder.empty() || span.own_reference > 0) return;
+  require_no_run_folder(folder, "objective.reference");
+  if (is_there(folder)) return;
   throw FileError(fmt::format("objective.reference = \"{}\" does not exist, seen from {}", folder,
                               std::filesystem::current_path().string()));
 }
@@ -324,10 +327,11 @@ int train_launched(const TrainOptions& options, const Launched& launched) {
   const Recipe recipe = read_recipe(options.recipe, options.overrides, launched.rank == 0);
   if (recipe.run.supervise && !environment(kHeartbeatFile) && !environment(kHasLauncher)) return supervise_run(options);
   if (recipe.adapter.kind != AdapterKind::none && recipe.model.init == InitChoice::random)
-    throw ConfigError(
-        fmt::format("model.init = \"random\" cannot run with adapter.kind = \"{}\": checkpoints would be of a base "
-                    "that is nowhere; the nearest that works: model.init = \"pretrained\"",
-                    recipe.adapter.kind));
+    throw ConfigError(fmt::format(
+        "model.init = \"random\" cannot run with adapter.kind = \"{}\": checkpoints would be of a base "
+        "that is nowhere; the nearest that works: model.init = \"pretrained\", with model.path = a folder that has "
+        "weights too (*.safetensors): a model that was fetched, or a checkpoint of a run without adapter",
+        recipe.adapter.kind));
   if (recipe.data.train == std::vector<std::string>{"synthetic"})
     throw ConfigError(
         "data.train = [\"synthetic\"] is random tokens that `weft bench` makes, and `weft plan` takes for any; name "

@@ -481,7 +481,7 @@ void require_no_run_folder(const std::filesystem::path& path, std::string_view w
   if (!has("recipe.toml") || has("config.json") || has("adapter_config.json")) return;
   const std::filesystem::path newest = newest_by_name(path);
   throw ConfigError(fmt::format("{} = {} is a run's folder: {}", what, in_quotes(path.string()),
-                                newest.empty() ? "it has no checkpoint yet; name a model's folder"
+                                newest.empty() ? "it has no checkpoint yet; name a folder with weights"
                                                : "name one of its checkpoints, as " + newest.string()));
 }
 

@@ -6,12 +6,14 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <set>
 #include <span>
 
 #include "weft/base/error.h"
 #include "weft/base/hashing.h"
 #include "weft/base/is_there.h"
 #include "weft/base/json.h"
+#include "weft/base/nearest.h"
 #include "weft/checkpoint/safetensors.h"
 #include "weft/gguf/gguf_file.h"
 #include "weft/models/fingerprint.h"
@@ -113,6 +115,36 @@ std::string why_not(const HfTensor& tensor, const ParamSpec& weight, const Model
   return tensor.name.ends_with(kWeight) ? "" : "is no matrix";
 }
 
+std::string module_of(const HfTensor& tensor) {
+  return {tensor.name, 0, tensor.name.size() - (tensor.name.ends_with(kWeight) ? kWeight.size() : 0)};
+}
+
+// Whether a target can name it: a bias is a part of a module.
+bool is_module(const HfTensor& tensor, const ParamSpec& weight) {
+  return tensor.name.ends_with(kWeight) || weight.linear;
+}
+
+// What to name in place of a target that no module has: "; did you mean ...?", or all last names that may be targets.
+std::string advice_on_target(const std::string& target, const ModelSpec& model,
+                             const std::map<std::string, ParamSpec>& weights, bool magnitudes) {
+  std::vector<std::string> modules;
+  std::set<std::string> last_names;
+  for (const HfTensor& tensor : hf_tensors(model)) {
+    const ParamSpec& weight = weights.at(tensor.param);
+    if (!is_module(tensor, weight) || !why_not(tensor, weight, model, magnitudes).empty()) continue;
+    modules.push_back(module_of(tensor));
+    last_names.insert(modules.back().substr(modules.back().rfind('.') + 1));
+  }
+  const size_t last = target.rfind('.') + 1;  // 0 where there is none
+  std::vector<std::string> known(last_names.begin(), last_names.end());
+  if (last == 0) known.emplace_back(kAllLinear);
+  const std::string near = nearest_name(target.substr(last), known);
+  if (near.empty()) return fmt::format("; it has {}", fmt::join(last_names, ", "));
+  const std::string whole = target.substr(0, last) + near;
+  const bool is_one = std::any_of(modules.begin(), modules.end(), [&](const auto& m) { return matches(m, whole); });
+  return fmt::format("; did you mean {}?", in_quotes(is_one ? whole : near));
+}
+
 // A target that is of an expert beside which others have none; "" where there is none.
 std::string lone_expert(const AdapterSpec& adapter, const std::map<std::string, ParamSpec>& weights, int64_t experts) {
   std::map<std::string, std::vector<const AdapterSpec::Target*>> all;  // of each weight
@@ -205,9 +237,8 @@ AdapterSpec adapter_of(const ModelSpec& model, const PeftConfig& config, std::st
   std::vector<bool> used(config.targets.size());
   for (const HfTensor& tensor : hf_tensors(plain)) {
     const ParamSpec& weight = weights.at(tensor.param);
-    if (!tensor.name.ends_with(kWeight) && !weight.linear) continue;
-    const std::string module(tensor.name, 0,
-                             tensor.name.size() - (tensor.name.ends_with(kWeight) ? kWeight.size() : 0));
+    if (!is_module(tensor, weight)) continue;
+    const std::string module = module_of(tensor);
     bool wanted = all && weight.linear && !weight.always_numbers;
     for (size_t i = 0; i < config.targets.size() && !all; ++i) {
       if (!matches(module, config.targets[i])) continue;
@@ -233,7 +264,7 @@ AdapterSpec adapter_of(const ModelSpec& model, const PeftConfig& config, std::st
       refuse(fmt::format("the model has no module {}{}", in_quotes(config.targets[i]),
                          config.targets[i] == "lm_head" && model.tied_head
                              ? ": its head is the embedding's table (tie_word_embeddings)"
-                             : ""));
+                             : advice_on_target(config.targets[i], plain, weights, config.dora)));
   return adapter;
 }
 

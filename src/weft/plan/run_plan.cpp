@@ -201,6 +201,7 @@ void add_adapter(const Recipe& r, HfConfig& config) {
                      .base_codes = base_codes_of(a),
                      .targets = a.targets};
   if (!a.path.empty()) {
+    require_no_run_folder(a.path, "adapter.path");
     PeftConfig there = read_peft_config(a.path);
     if (there.dropout != a.dropout)
       config.warnings.push_back(

@@ -103,6 +103,11 @@ void refuse_beside_objective(const Recipe& r, Refusals& refusals) {
   refusals.add_idle(rows && !r.data.valid.empty() && r.train.eval_iters > 0,
                     fmt::format("train.eval_iters = {}", r.train.eval_iters),
                     fmt::format("held-out {} are all read", what), "train.eval_iters = 0");
+  refusals.add(r.train.objective == ObjectiveKind::kto && r.train.global_batch_size == 1, "train.global_batch_size = 1",
+               fmt::format("{} judges each example beside how far the model has moved on the others of its step, and "
+                           "there is no other",
+                           objective),
+               "train.global_batch_size = 2 (a ramp begins with 2 too)");
   refuse_stored_reference(r, refusals);
 }
 

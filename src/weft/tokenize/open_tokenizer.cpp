@@ -310,17 +310,29 @@ std::unique_ptr<Tokenizer> named_tokenizer(const std::string& name, const fs::pa
   return read_tokenizer(name);
 }
 
+// Weights have the vocabulary that they were trained with; where there are none, a config may have another.
+bool has_weights(const fs::path& model) {
+  std::error_code ignored;
+  if (is_gguf(model)) return true;
+  for (const auto& entry : fs::directory_iterator(model, ignored))
+    if (entry.path().extension() == ".safetensors") return true;
+  return false;
+}
+
 }  // namespace
 
 std::unique_ptr<Tokenizer> open_tokenizer(const std::string& name, const fs::path& model_folder, int64_t model_vocab) {
   auto tokenizer = named_tokenizer(name, model_folder);
   if (model_vocab < tokenizer->vocab_size()) {
     const bool bytes = tokenizer->fingerprint().starts_with("byte");
-    throw ConfigError(
-        fmt::format("the tokenizer ({}) has {} ids, the model's vocab_size is {}; make it {} or more, or give another "
-                    "tokenizer or token files",
-                    bytes ? "byte: 256 bytes and the end of a document" : tokenizer->fingerprint(),
-                    tokenizer->vocab_size(), model_vocab, tokenizer->vocab_size()));
+    throw ConfigError(fmt::format(
+        "the tokenizer ({}) has {} ids, the model's vocab_size is {}; {}",
+        bytes ? "byte: 256 bytes and the end of a document" : tokenizer->fingerprint(), tokenizer->vocab_size(),
+        model_vocab,
+        has_weights(model_folder)
+            ? "its weights are of that vocabulary: give the tokenizer that it was trained with, or token "
+              "ids in place of texts"
+            : fmt::format("make it {} or more, or give another tokenizer or token files", tokenizer->vocab_size())));
   }
   return tokenizer;
 }

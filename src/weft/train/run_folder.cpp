@@ -17,6 +17,7 @@
 #include "weft/base/mapped_file.h"
 #include "weft/checkpoint/checkpoint_check.h"
 #include "weft/comm/agree.h"
+#include "weft/models/peft.h"
 #include "weft/recipe/recipe_phases.h"
 #include "weft/train/checkpoint_state.h"
 #include "weft/train/data_files.h"
@@ -170,6 +171,15 @@ int64_t steps_of(const std::filesystem::path& checkpoint) {
   } catch (const FileError&) { return 0; }
 }
 
+// What a user can do whose recipe is not that of the run in its folder.
+std::string beside_that_run(const std::optional<fs::path>& newest) {
+  if (!newest) return "choose another run.dir, or remove that one: it has no checkpoint, so nothing can go on from it";
+  const std::string path = newest->string();
+  return fmt::format(
+      "choose another run.dir (to go on from that run's weights there: {})",
+      is_adapter_folder(*newest) ? "adapter.path=" + path : "model.path=" + path + " model.init=pretrained");
+}
+
 void refuse_foreign(const Recipe& recipe) {
   namespace fs = std::filesystem;
   const fs::path dir = recipe.run.dir, file = dir / "recipe.toml";
@@ -180,9 +190,7 @@ void refuse_foreign(const Recipe& recipe) {
     const int64_t done = newest ? steps_of(*newest) : 0;
     refuse_another_recipe(
         recipe, file,
-        fmt::format("run.dir = \"{}\" holds a run of another recipe; choose another run.dir (to go on "
-                    "from that run's weights: model.path=<its newest checkpoint> model.init=pretrained)",
-                    recipe.run.dir),
+        fmt::format("run.dir = \"{}\" holds a run of another recipe; {}", recipe.run.dir, beside_that_run(newest)),
         done);
     if (newest) require_steps_left(recipe, done, *newest);
   } else if (fs::exists(dir, error) && !(has_recipe && is_ours(file)) && !is_as_good_as_empty(dir)) {
@@ -206,8 +214,10 @@ void refuse_another_recipe(const Recipe& recipe, const std::filesystem::path& fi
   if (differences.empty()) return;
   std::string list;
   for (const auto& d : differences) list += "\n  " + d;
-  if (std::any_of(differences.begin(), differences.end(),
-                  [&](const std::string& d) { return is_phase_key(std::string_view(d).substr(0, d.find(':'))); }))
+  list += "\nWhat may change as a run goes on: the keys that docs/formats/recipe.md marks as free";
+  if (steps_done > 0 && std::any_of(differences.begin(), differences.end(), [&](const std::string& d) {
+        return is_phase_key(std::string_view(d).substr(0, d.find(':')));
+      }))
     list += fmt::format(
         "\nFrom a step on, a run may have other values of some of these: leave them as they were, and add a [[phase]] "
         "with from_step = {} to the recipe{} (docs/tune/phases.md)",

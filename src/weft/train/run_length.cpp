@@ -63,6 +63,25 @@ std::string epochs_note(const TrainingSamples& train, int64_t samples) {
   return note_of(train, double(samples), fmt::format("steps with this data draw {} samples, and", samples));
 }
 
+std::string short_for_spikes_note(const Recipe& recipe) {
+  const PhaseSpan* longest = nullptr;
+  const auto steps_of = [](const PhaseSpan& span) { return span.end_step - span.first_step; };
+  const std::vector<PhaseSpan> spans = phase_spans(recipe);
+  for (const PhaseSpan& span : spans) {
+    if (span.recipe.train.on_spike == SpikeAction::none) continue;
+    if (steps_of(span) > (span.recipe.train.spike_window + 1) / 2) return "";  // SpikeRule::find
+    if (longest == nullptr || steps_of(span) > steps_of(*longest)) longest = &span;
+  }
+  if (longest == nullptr) return "";
+  const int64_t steps = steps_of(*longest);
+  const Recipe::Train& t = longest->recipe.train;
+  return fmt::format(
+      "warning: train.on_spike = \"{}\" judges no step: there must be {} steps before it, half of train.spike_window = "
+      "{}, and {} has {}; {}",
+      t.on_spike, (t.spike_window + 1) / 2, t.spike_window, spans.size() > 1 ? "the longest phase" : "the run", steps,
+      steps > 1 ? fmt::format("train.spike_window = {} judges the later half", steps) : "it needs more steps");
+}
+
 void allow_another_length(Recipe& there, const Recipe& here) {
   const bool same_end = decay_end(there) == decay_end(here),
              follow = decays_to_the_end(there) && decays_to_the_end(here);

@@ -1,4 +1,5 @@
-// How long a run is: epochs as steps, more steps than it began with, and how often it sees its data.
+// How long a run is: epochs as steps, more steps than it began with, how often it sees its data, and whether it is long
+// enough to look for spikes.
 #pragma once
 #include <filesystem>
 #include <string>
@@ -18,6 +19,10 @@ Recipe with_known_length(Recipe recipe, const TrainingSamples& train);
 std::string epochs_note(const Recipe& recipe, const TrainingSamples& train);
 // The same of a run with phases, which reads so many samples of these.
 std::string epochs_note(const TrainingSamples& train, int64_t samples);
+
+// A warning where train.on_spike cannot judge a single step, as the run is no longer than half a window, nor is any of
+// its phases, which begin windows of their own; empty else. The recipe's number of steps is known.
+std::string short_for_spikes_note(const Recipe& recipe);
 
 // A run may get more steps than it began with, or fewer, if it has not trained them yet. Copies into `there`, the
 // recipe it began with, what may differ in `here` for that: the number of steps, and the end of the learning rate's

@@ -195,6 +195,7 @@ void Trainer::settle_length() {
   if (!span_) whole_ = recipe_;
   notes_.push_back(span_ ? epochs_note(*data_.train, samples_of_mix(whole_, span_->mix))
                          : epochs_note(recipe_, *data_.train));
+  if (std::string warning = short_for_spikes_note(whole_); !warning.empty()) notes_.push_back(std::move(warning));
   if (!leads() || epochs == 0) return;
   write_run_recipe(whole_);
   if (const std::string warning = judge_checkpoint_room(recipe_, rank_.plan); !warning.empty())
