@@ -36,6 +36,7 @@ Recipe recipe_with(int64_t dp, int64_t pp) {
   Recipe r;
   r.train.seq_length = 2048;
   r.train.global_batch_size = 8 * dp;
+  r.train.micro_batch_size = 1;
   r.train.precision = PrecisionChoice::bf16;
   r.parallel.dp = dp;
   r.parallel.pp = pp;
@@ -90,6 +91,24 @@ TEST(Unequal, DevicesThatAreAlikeAreForecastAsThoseOfOneKind) {
     EXPECT_EQ(fullest, one.memory_bytes());
     EXPECT_EQ(blocks, 4);
   }
+}
+
+TEST(Unequal, NewerDevicesReachThePartOfTheirRatesThatAProgramDoesThere) {
+  const Profiles old_kernels =
+      Profiles::parse("[[program]]\nname = \"old\"\nnewer = 0.7\nnewer_attention = 0.5\n", "p");
+  const Recipe recipe = recipe_with(2, 2);
+  const HfConfig config = wide_model(2);
+  const UnequalCluster cluster{{nodes_of(1, 2), nodes_of(1, 2)}};  // of generation 1
+  const double step_s = UnequalPlanner(recipe, config, cluster, old_kernels).forecast().step.step_s;
+  EXPECT_NEAR(step_s, forecast_run(recipe, config, nodes_of(2, 2), old_kernels).step.step_s, 1e-9 * step_s);
+}
+
+TEST(Unequal, StagesThatAreAlikeAreTimedOnTheirOwnDevices) {
+  Planned p{.recipe = recipe_with(1, 4), .config = wide_model(4), .cluster = {{nodes_of(2, 1), nodes_of(2, 1, 0.5)}}};
+  const UnequalForecast f = p.planner.forecast();
+  ASSERT_EQ(f.stages.size(), 4u);
+  EXPECT_GT(f.stages[2].busy_s, 1.5 * f.stages[1].busy_s);
+  EXPECT_LT(f.stages[2].memory_bytes, f.stages[1].memory_bytes);  // a micro-batch less is alive
 }
 
 TEST(Unequal, ASlowerStageGetsFewerBlocks) {
@@ -168,6 +187,17 @@ TEST(Unequal, ACutLeavesRoomOnTheSmallestDevices) {
   const UnequalForecast large = none.forecast();
   EXPECT_FALSE(none.better_cut(large));
   EXPECT_SAYS(to_string(large, {}, 0), "no cut of the blocks over these stages was found that does");
+}
+
+TEST(Unequal, ACutLeavesWhatLibrariesNeed) {
+  Planned p{.recipe = recipe_with(2, 2), .config = wide_model(8), .cluster = {{nodes_of(1, 2, 0.5), nodes_of(1, 2)}}};
+  const UnequalForecast now = p.planner.forecast({4, 4});
+  ASSERT_TRUE(p.planner.better_cut(now));
+  // Five blocks would fill the quick devices, but for a thousandth.
+  p.cluster.kinds[1].device.memory_bytes = 1.001 * double(p.planner.forecast({3, 5}).stages[1].memory_bytes);
+  UnequalPlanner full(p.recipe, p.config, p.cluster, Profiles::built_in());
+  EXPECT_TRUE(full.forecast({3, 5}).fits());
+  EXPECT_FALSE(full.better_cut(full.forecast({4, 4})));
 }
 
 TEST(Unequal, DataRanksOfBothKindsWaitForTheSlower) {
