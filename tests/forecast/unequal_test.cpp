@@ -32,7 +32,7 @@ HfConfig wide_model(int64_t layers) {
   return config;
 }
 
-Recipe recipe_with(int64_t dp, int64_t pp) {
+Recipe unequal_recipe(int64_t dp, int64_t pp) {
   Recipe r;
   r.train.seq_length = 2048;
   r.train.global_batch_size = 8 * dp;
@@ -78,7 +78,7 @@ double best_of_two_stages(Planned& p) {
 TEST(Unequal, DevicesThatAreAlikeAreForecastAsThoseOfOneKind) {
   for (const int64_t pp : {1, 2}) {
     Planned p{
-        .recipe = recipe_with(4 / pp, pp), .config = wide_model(4), .cluster = {{nodes_of(1, 2), nodes_of(1, 2)}}};
+        .recipe = unequal_recipe(4 / pp, pp), .config = wide_model(4), .cluster = {{nodes_of(1, 2), nodes_of(1, 2)}}};
     const UnequalForecast f = p.planner.forecast();
     const RunForecast one = forecast_run(p.recipe, p.config, nodes_of(2, 2), Profiles::built_in());
     EXPECT_NEAR(f.step.step_s, one.step.step_s, 1e-9 * one.step.step_s);
@@ -96,7 +96,7 @@ TEST(Unequal, DevicesThatAreAlikeAreForecastAsThoseOfOneKind) {
 TEST(Unequal, NewerDevicesReachThePartOfTheirRatesThatAProgramDoesThere) {
   const Profiles old_kernels =
       Profiles::parse("[[program]]\nname = \"old\"\nnewer = 0.7\nnewer_attention = 0.5\n", "p");
-  const Recipe recipe = recipe_with(2, 2);
+  const Recipe recipe = unequal_recipe(2, 2);
   const HfConfig config = wide_model(2);
   const UnequalCluster cluster{{nodes_of(1, 2), nodes_of(1, 2)}};  // of generation 1
   const double step_s = UnequalPlanner(recipe, config, cluster, old_kernels).forecast().step.step_s;
@@ -104,7 +104,8 @@ TEST(Unequal, NewerDevicesReachThePartOfTheirRatesThatAProgramDoesThere) {
 }
 
 TEST(Unequal, StagesThatAreAlikeAreTimedOnTheirOwnDevices) {
-  Planned p{.recipe = recipe_with(1, 4), .config = wide_model(4), .cluster = {{nodes_of(2, 1), nodes_of(2, 1, 0.5)}}};
+  Planned p{
+      .recipe = unequal_recipe(1, 4), .config = wide_model(4), .cluster = {{nodes_of(2, 1), nodes_of(2, 1, 0.5)}}};
   const UnequalForecast f = p.planner.forecast();
   ASSERT_EQ(f.stages.size(), 4u);
   EXPECT_GT(f.stages[2].busy_s, 1.5 * f.stages[1].busy_s);
@@ -114,7 +115,7 @@ TEST(Unequal, StagesThatAreAlikeAreTimedOnTheirOwnDevices) {
 TEST(Unequal, ASlowerStageGetsFewerBlocks) {
   for (const bool slow_first : {true, false}) {
     const ClusterSpec quick = nodes_of(1, 2), slow = nodes_of(1, 2, 1.0 / 3);
-    Planned p{.recipe = recipe_with(2, 2),
+    Planned p{.recipe = unequal_recipe(2, 2),
               .config = wide_model(8),
               .cluster = {slow_first ? std::vector{slow, quick} : std::vector{quick, slow}}};
     const UnequalForecast now = p.planner.forecast();
@@ -138,7 +139,8 @@ TEST(Unequal, ASlowerStageGetsFewerBlocks) {
 }
 
 TEST(Unequal, AnOddNumberOfStagesIsCutAsWell) {
-  Planned p{.recipe = recipe_with(1, 3), .config = wide_model(9), .cluster = {{nodes_of(2, 1), nodes_of(1, 1, 0.4)}}};
+  Planned p{
+      .recipe = unequal_recipe(1, 3), .config = wide_model(9), .cluster = {{nodes_of(2, 1), nodes_of(1, 1, 0.4)}}};
   const UnequalForecast now = p.planner.forecast();
   const auto better = p.planner.better_cut(now);
   ASSERT_TRUE(better);
@@ -151,7 +153,8 @@ TEST(Unequal, AnOddNumberOfStagesIsCutAsWell) {
 }
 
 TEST(Unequal, ChunksOfASlowRankAreSmallerEach) {
-  Planned p{.recipe = recipe_with(2, 2), .config = wide_model(12), .cluster = {{nodes_of(1, 2), nodes_of(1, 2, 0.5)}}};
+  Planned p{
+      .recipe = unequal_recipe(2, 2), .config = wide_model(12), .cluster = {{nodes_of(1, 2), nodes_of(1, 2, 0.5)}}};
   p.recipe.parallel.pipeline_schedule = ScheduleKind::interleaved_1f1b;
   p.recipe.parallel.virtual_pipeline_parallel_size = 2;
   const UnequalForecast now = p.planner.forecast();
@@ -166,7 +169,8 @@ TEST(Unequal, ChunksOfASlowRankAreSmallerEach) {
 }
 
 TEST(Unequal, ACutLeavesRoomOnTheSmallestDevices) {
-  Planned p{.recipe = recipe_with(2, 2), .config = wide_model(8), .cluster = {{nodes_of(1, 2, 0.5), nodes_of(1, 2)}}};
+  Planned p{
+      .recipe = unequal_recipe(2, 2), .config = wide_model(8), .cluster = {{nodes_of(1, 2, 0.5), nodes_of(1, 2)}}};
   const double needed = double(p.planner.forecast().stages[1].memory_bytes);
   p.cluster.kinds[1].device.memory_bytes = 0.9 * needed;  // quick, and small
   UnequalPlanner planner(p.recipe, p.config, p.cluster, Profiles::built_in());
@@ -190,7 +194,8 @@ TEST(Unequal, ACutLeavesRoomOnTheSmallestDevices) {
 }
 
 TEST(Unequal, ACutLeavesWhatLibrariesNeed) {
-  Planned p{.recipe = recipe_with(2, 2), .config = wide_model(8), .cluster = {{nodes_of(1, 2, 0.5), nodes_of(1, 2)}}};
+  Planned p{
+      .recipe = unequal_recipe(2, 2), .config = wide_model(8), .cluster = {{nodes_of(1, 2, 0.5), nodes_of(1, 2)}}};
   const UnequalForecast now = p.planner.forecast({4, 4});
   ASSERT_TRUE(p.planner.better_cut(now));
   // Five blocks would fill the quick devices, but for a thousandth.
@@ -201,7 +206,8 @@ TEST(Unequal, ACutLeavesWhatLibrariesNeed) {
 }
 
 TEST(Unequal, DataRanksOfBothKindsWaitForTheSlower) {
-  Planned p{.recipe = recipe_with(4, 1), .config = wide_model(2), .cluster = {{nodes_of(1, 2), nodes_of(1, 2, 0.5)}}};
+  Planned p{
+      .recipe = unequal_recipe(4, 1), .config = wide_model(2), .cluster = {{nodes_of(1, 2), nodes_of(1, 2, 0.5)}}};
   const UnequalForecast f = p.planner.forecast();
   ASSERT_EQ(f.stages.size(), 1u);
   EXPECT_EQ(f.stages[0].kinds, (std::vector<size_t>{0, 1}));
@@ -215,7 +221,8 @@ TEST(Unequal, DataRanksOfBothKindsWaitForTheSlower) {
 }
 
 TEST(Unequal, TheOrderOfRanksSaysWhichDevicesAStageIsOn) {
-  Planned p{.recipe = recipe_with(2, 2), .config = wide_model(4), .cluster = {{nodes_of(1, 2), nodes_of(1, 2, 0.5)}}};
+  Planned p{
+      .recipe = unequal_recipe(2, 2), .config = wide_model(4), .cluster = {{nodes_of(1, 2), nodes_of(1, 2, 0.5)}}};
   for (const UnequalStage& s : p.planner.forecast().stages) EXPECT_EQ(s.kinds.size(), 1u);
   p.recipe.parallel.order = "pp-tp-cp-ep-dp";
   UnequalPlanner mixed(p.recipe, p.config, p.cluster, Profiles::built_in());
@@ -225,7 +232,7 @@ TEST(Unequal, TheOrderOfRanksSaysWhichDevicesAStageIsOn) {
 TEST(Unequal, NodesReachEachOtherByTheSlowestLinksThatAreUsed) {
   UnequalCluster cluster{{nodes_of(2, 1), nodes_of(2, 1)}};
   const auto busy_of_first = [&](int64_t pp) {
-    Planned p{.recipe = recipe_with(2, pp), .config = wide_model(2), .cluster = cluster};
+    Planned p{.recipe = unequal_recipe(2, pp), .config = wide_model(2), .cluster = cluster};
     return p.planner.forecast().stages[0].busy_s;
   };
   const double on_both = busy_of_first(2), on_first = busy_of_first(1);
@@ -235,7 +242,7 @@ TEST(Unequal, NodesReachEachOtherByTheSlowestLinksThatAreUsed) {
 }
 
 TEST(Unequal, PriceAndPowerAreThoseOfTheDevicesInUse) {
-  Planned p{.recipe = recipe_with(1, 3), .config = wide_model(3), .cluster = {{nodes_of(1, 2), nodes_of(1, 2)}}};
+  Planned p{.recipe = unequal_recipe(1, 3), .config = wide_model(3), .cluster = {{nodes_of(1, 2), nodes_of(1, 2)}}};
   p.cluster.kinds[0].price_per_device_hour = 3;
   p.cluster.kinds[1].price_per_device_hour = 1;
   p.cluster.kinds[1].device.watts = 0;
@@ -248,8 +255,8 @@ TEST(Unequal, PriceAndPowerAreThoseOfTheDevicesInUse) {
 }
 
 TEST(Unequal, WhatCannotBeForecastIsRefusedByName) {
-  Planned p{.recipe = recipe_with(1, 1), .config = wide_model(2), .cluster = {{nodes_of(1, 2), nodes_of(1, 2)}}};
-  const Recipe large = recipe_with(5, 1);
+  Planned p{.recipe = unequal_recipe(1, 1), .config = wide_model(2), .cluster = {{nodes_of(1, 2), nodes_of(1, 2)}}};
+  const Recipe large = unequal_recipe(5, 1);
   EXPECT_SAYS(error_of<ConfigError>([&] { UnequalPlanner(large, p.config, p.cluster, Profiles::built_in()); }),
               "the layout has 5 ranks, the cluster 4 devices");
 }
