@@ -3,7 +3,7 @@
 #include <cmath>
 #include <cstdint>
 #include <numeric>
-#include <set>
+#include <optional>
 
 #include "weft/base/error.h"
 #include "weft/forecast/unequal_forecast.h"
