@@ -8,6 +8,7 @@
 #include "weft/base/error.h"
 #include "weft/forecast/cluster.h"
 #include "weft/forecast/profile.h"
+#include "weft/forecast/unequal_cluster.h"
 
 namespace {
 
@@ -38,12 +39,22 @@ void check(const weft::ClusterSpec& cluster) {
   } catch (const weft::Error&) { std::abort(); }
 }
 
+// Every device is of some kind, and each kind is what a cluster of its own may be.
+void check(const weft::UnequalCluster& cluster) {
+  if (cluster.kinds.size() < 2) std::abort();
+  for (const weft::ClusterSpec& kind : cluster.kinds) check(kind);
+  if (cluster.kind_of(0) != 0 || cluster.kind_of(cluster.num_devices() - 1) != cluster.kinds.size() - 1) std::abort();
+}
+
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string text(reinterpret_cast<const char*>(data), size);
   try {
     check(weft::parse_cluster(text, "fuzz"));
+  } catch (const weft::Error&) {}
+  try {
+    check(weft::parse_unequal_cluster(text, "fuzz"));
   } catch (const weft::Error&) {}
   try {
     if (weft::Profiles::parse(text, "fuzz").all().empty()) std::abort();

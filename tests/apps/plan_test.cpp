@@ -199,6 +199,28 @@ TEST_F(Plan, TakesThePrecisionThatTheDevicesHave) {
   EXPECT_EQ(plan({"train.precision=auto"}).err.find("takes"), std::string::npos);  // backend ref has but one
 }
 
+TEST_F(Plan, FindsACutForUnequalDevices) {
+  const std::string file = (dir_ / "unequal.toml").string();
+  spill(file, "preset = \"H100-SXM\"\nnodes = 1\n[[others]]\nnodes = 1\npreset = \"A100-SXM-80GB\"\n");
+  const auto on_both = [&](std::vector<std::string> more) {
+    more.insert(more.end(),
+                {"parallel.pp=2", "parallel.dp=4", "train.micro_batch_size=1", "run.backend=cpu", "--cluster", file});
+    return plan(more);
+  };
+  const Finished text = on_both({});
+  EXPECT_EQ(text.status, 0) << text.err;
+  EXPECT_SAYS(text.out, "forecast on 8 devices, 8 H100-SXM:\n");
+  EXPECT_SAYS(text.out, "better cut of the blocks");
+  const Finished json = on_both({"--json"});
+  ASSERT_EQ(json.status, 0) << json.err;
+  EXPECT_EQ(nlohmann::json::parse(json.out)["forecast"]["stages"].size(), 2u);
+  EXPECT_SAYS(on_both({"--scale", "8..16"}).err, "no --search, --serve or --scale");
+  EXPECT_SAYS(plan({"--cluster", file, "--search"}).err, "[[others]] makes the devices unequal");
+  spill(file, "preset = \"V100-SXM2\"\nnodes = 1\n[[others]]\nnodes = 1\npreset = \"A100-SXM-80GB\"\n");
+  EXPECT_SAYS(on_both({"train.precision=auto"}).err,
+              "takes fp16 on V100-SXM2 and bf16 on A100-SXM-80GB; what works on both: train.precision = \"fp16\"");
+}
+
 TEST_F(Plan, SaysWhatALossCosts) {
   const auto loss = [&](std::vector<std::string> more) {
     more.insert(more.begin(), {"plan", "loss", (dir_ / "r.toml").string(), "--cluster", "H100-SXM", "--ranks", "1"});

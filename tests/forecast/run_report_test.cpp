@@ -85,6 +85,49 @@ TEST(RunReport, PartsAddUpToTheStepAndCausesToAllTime) {
   EXPECT_SAYS(to_string(r), "beside 1 of 3 steps");
 }
 
+std::string started(int64_t newest, int64_t ranks) {
+  return fmt::format("{{\"event\":\"started\",\"newest_step\":{},\"ranks\":{}}}\n", newest, ranks);
+}
+std::string layout_event(const std::string& layout) {
+  return fmt::format("{{\"event\":\"layout\",\"layout\":\"{}\",\"ranks\":2}}\n", layout);
+}
+
+TEST(RunReport, MeansAreOfTheLayoutThatTheRunHasNow) {
+  RecordedRun run = recorded(reported_recipe());
+  run.metrics.steps = {step_of(1, 50), step_of(2, 4), step_of(3, 6), step_of(4, 40), step_of(5, 1), step_of(6, 3)};
+  run.stretches = stretches_in(started(0, 4) + layout_event("dp 2") + started(3, 2));
+  const RunReport r = reported(run);
+  EXPECT_EQ(r.measured.first_step, 4);
+  EXPECT_EQ(r.measured.counted, 2);  // the first of them warms up
+  EXPECT_NEAR(r.measured.step_s, 2, 1e-12);
+  ASSERT_EQ(r.before.size(), 1u);
+  EXPECT_EQ(r.before[0].last_step, 3);
+  EXPECT_NEAR(r.before[0].step_s, 5, 1e-12);
+  EXPECT_NEAR(r.before[0].tokens_per_s, 16 * 512 / 5.0, 1e-6);
+  EXPECT_SAYS(to_string(r),
+              "in this layout since step 4, of which all else here is; before it\n  steps 1 to 3 on 4 ranks");
+  EXPECT_EQ(to_json(r)["before"][0]["step_s"], r.before[0].step_s);
+  run.metrics.steps.resize(3);
+  EXPECT_SAYS(testing::error_of<ConfigError>([&] { reported(run); }), "in the layout that it has since step 4");
+  run.stretches.clear();
+  EXPECT_TRUE(reported(run).before.empty());
+}
+
+TEST(RunReport, StretchesAreThoseOfStepsThatWereKept) {
+  const RunStretch own{.first_step = 1, .ranks = 4}, two{.first_step = 11, .ranks = 2, .layout = "dp 2"};
+  EXPECT_TRUE(stretches_in("").empty());
+  EXPECT_EQ(stretches_in(started(0, 4) + started(10, 4)), std::vector{own});  // began again as it was
+  const std::string moved = started(0, 4) + layout_event("dp 2") + started(10, 2);
+  EXPECT_EQ(stretches_in(moved), (std::vector{own, two}));
+  EXPECT_EQ(stretches_in("torn {\n[1]\n" + moved + "{\"event\":\"started\"}\n"), (std::vector{own, two}));
+  EXPECT_EQ(stretches_in(moved + started(20, 2)), (std::vector{own, two}));
+  // No checkpoint of the two ranks was kept, and then one of four: the steps are of the last.
+  const RunStretch again{.first_step = 6, .ranks = 4, .layout = "dp 4"};
+  EXPECT_EQ(stretches_in(moved + layout_event("dp 4") + started(5, 4)), (std::vector{own, again}));
+  EXPECT_EQ(stretches_in(moved + layout_event("dp 2") + started(0, 2)),
+            (std::vector{RunStretch{.first_step = 1, .ranks = 2, .layout = "dp 2"}}));
+}
+
 TEST(RunReport, WhatTookMostComesFirst) {
   RecordedRun run = recorded(reported_recipe());
   for (StepRecord& s : run.metrics.steps) s.waits_s = {{"dp", 0.0}}, s.data_s = 0.9;

@@ -11,6 +11,7 @@
 #include "weft/forecast/cluster.h"
 #include "weft/forecast/forecast.h"
 #include "weft/forecast/scaling.h"
+#include "weft/forecast/unequal_forecast.h"
 #include "weft/plan/phase_plans.h"
 #include "weft/plan/step_data.h"
 #include "weft/schedule/draw.h"
@@ -222,6 +223,40 @@ void add_forecast(const Recipe& recipe, const ClusterSpec& cluster, const PlanOp
                               fmt::format("seconds, as forecast on {}", forecast.cluster.device.name)));
 }
 
+// Its precision is one that all kinds of devices would take by themselves.
+Recipe recipe_on(const UnequalCluster& cluster, const PlanOptions& options) {
+  Recipe recipe = read_recipe(options.recipe, options.overrides, true, &cluster.kinds[0]);
+  for (const ClusterSpec& kind : cluster.kinds) {
+    const Recipe other = read_recipe(options.recipe, options.overrides, false, &kind);
+    if (other.train.precision == recipe.train.precision) continue;
+    const auto is_one = [&](PrecisionChoice p) { return recipe.train.precision == p || other.train.precision == p; };
+    throw ConfigError(fmt::format(
+        "train.precision = \"auto\" takes {} on {} and {} on {}; what works on both: train.precision = \"{}\"",
+        recipe.train.precision, cluster.kinds[0].device.name, other.train.precision, kind.device.name,
+        is_one(PrecisionChoice::f32) ? PrecisionChoice::f32 : PrecisionChoice::fp16));
+  }
+  return recipe;
+}
+
+// The same as add_forecast where devices are of several kinds, with a better cut of the blocks.
+void add_forecast(const Recipe& recipe, const UnequalCluster& cluster, const PlanOptions& options,
+                  nlohmann::json* json) {
+  check_supported(recipe);
+  const HfConfig config = read_hf_config(recipe.model.path);
+  UnequalPlanner planner(recipe, config, cluster, Profiles::built_in());
+  const UnequalForecast forecast = planner.forecast();
+  const std::optional<UnequalForecast> better = planner.better_cut(forecast);
+  const int64_t steps = recipe.train.epochs > 0 ? 0 : recipe.train.train_iters;
+  if (json)
+    (*json)["forecast"] = to_json(forecast, better, steps);
+  else
+    std::cout << to_string(forecast, better, steps);
+  if (options.schedule_svg.empty()) return;
+  const Timeline timeline = timeline_of(forecast.work, forecast.profile, kMostDrawn);
+  write_file_durably(options.schedule_svg,
+                     draw_svg(forecast.work.pipeline, timeline, "seconds, as forecast on unequal devices"));
+}
+
 }  // namespace
 
 int run_plan(const PlanOptions& options) {
@@ -235,9 +270,14 @@ int run_plan(const PlanOptions& options) {
   if (!options.ranks.empty() && !options.search && !options.serve)
     throw ConfigError("--ranks says on how many devices: it needs --search or --serve");
   if (options.serve) return run_plan_serve(options);
+  std::optional<UnequalCluster> unequal;
   std::optional<ClusterSpec> cluster;
-  if (!options.cluster.empty()) cluster = read_cluster(options.cluster);
-  const Recipe recipe = read_recipe(options.recipe, options.overrides, true, cluster ? &*cluster : nullptr);
+  if (options.scale.empty() && is_unequal(options.cluster))
+    unequal = read_unequal_cluster(options.cluster);
+  else if (!options.cluster.empty())
+    cluster = read_cluster(options.cluster);  // which refuses --scale on unequal devices
+  const Recipe recipe = unequal ? recipe_on(*unequal, options)
+                                : read_recipe(options.recipe, options.overrides, true, cluster ? &*cluster : nullptr);
   const bool svg = !options.schedule_svg.empty() && options.cluster.empty();
   nlohmann::json json;
   // With several stages, the schedule can be shown by itself, whatever the model.
@@ -248,9 +288,13 @@ int run_plan(const PlanOptions& options) {
     if (options.schedule) add_schedule(recipe, shown, options.json ? &json : nullptr);
     if (svg) write_file_durably(options.schedule_svg, draw_svg(shown.pipeline, shown.timeline, kTimeUnit));
   }
-  if (cluster) {
+  if (!options.cluster.empty()) {
     if (!options.json) std::cout << "\n";
-    add_forecast(recipe, *cluster, options, options.json ? &json : nullptr);
+    nlohmann::json* const to = options.json ? &json : nullptr;
+    if (unequal)
+      add_forecast(recipe, *unequal, options, to);
+    else
+      add_forecast(recipe, *cluster, options, to);
   }
   if (options.json) std::cout << json.dump(1) << "\n";
   return kExitOk;

@@ -1,6 +1,8 @@
 #include "weft/apps/recorded_run.h"
 
 #include <filesystem>
+#include <fstream>
+#include <sstream>
 
 #include "weft/base/error.h"
 #include "weft/base/is_there.h"
@@ -17,6 +19,9 @@ RecordedRun read_recorded_run(const std::string& name) {
   RecordedRun recorded{
       .folder = name, .recipe = parse_recipe_file((run / "recipe.toml").string(), {}), .config = {}, .metrics = {}};
   if (is_there(run / "metrics.jsonl")) recorded.metrics = read_metrics(run / "metrics.jsonl");
+  std::stringstream events;  // of a run without a supervisor there may be none
+  if (std::ifstream file(run / "events.jsonl"); file) events << file.rdbuf();
+  recorded.stretches = stretches_in(events.str());
   measured_steps(recorded);  // refuses a run without steps
   // The model's own folder may be gone by now; a checkpoint of an adapter has no model.
   std::filesystem::path model = recorded.recipe.model.path;

@@ -7,6 +7,7 @@
 
 #include "weft/base/error.h"
 #include "weft/forecast/toml_values.h"
+#include "weft/forecast/unequal_cluster.h"
 #include "weft/recipe/recipe.h"
 
 namespace weft {
@@ -93,14 +94,9 @@ std::string price_toml(const ClusterSpec& c) {
   return text.empty() ? text : "\n[price]\n" + text;
 }
 
-}  // namespace
-
-ClusterSpec parse_cluster(const std::string& toml, const std::string& source) {
-  const TomlTable file(toml, source);
-  file.refuse_others({"preset", "nodes", "devices_per_node", "domain", "switched", "device", "scale_up", "scale_out",
-                      "price", "failures", "measured", "program"});
-  ClusterSpec c;
-  c.device.units = 1;
+// `c`: what holds where the table says nothing. What was measured, and numbers of the program, are a whole file's
+// alone.
+ClusterSpec cluster_in(const TomlTable& file, const std::string& source, ClusterSpec c) {
   std::string preset;
   file.get("preset", preset);
   if (!preset.empty()) c = preset_of(preset);
@@ -129,10 +125,94 @@ ClusterSpec parse_cluster(const std::string& toml, const std::string& source) {
   price.get("spot_per_device_hour", c.spot_price_per_device_hour, 1e-9, 1e9);
   price.get("preemptions_per_device_hour", c.preemptions_per_device_hour, 0, 1e3);
   price.refuse_others({"per_device_hour", "source", "spot_per_device_hour", "preemptions_per_device_hour"});
+  return c;
+}
+
+ClusterSpec any_cluster() {
+  ClusterSpec c;
+  c.device.units = 1;
+  return c;
+}
+
+}  // namespace
+
+ClusterSpec parse_cluster(const std::string& toml, const std::string& source) {
+  const TomlTable file(toml, source);
+  if (file.has("others"))
+    throw ConfigError(
+        fmt::format("{}: [[others]] makes the devices unequal, on which `weft plan RECIPE --cluster FILE` alone "
+                    "forecasts (no --search, --serve or --scale); what works: a file for each kind of node",
+                    source));
+  file.refuse_others({"preset", "nodes", "devices_per_node", "domain", "switched", "device", "scale_up", "scale_out",
+                      "price", "failures", "measured", "program"});
+  ClusterSpec c = cluster_in(file, source, any_cluster());
   c.measured = read_measured(file, source);
   read_program(file.table("program"), c.program);
   check(c, source);
   return c;
+}
+
+namespace {
+
+// What must hold of one of several kinds of nodes, beside what holds of it alone.
+void check_kind(const ClusterSpec& c, const ClusterSpec& first, const std::string& source) {
+  const auto complain = [&](const std::string& what) { throw ConfigError(fmt::format("{}: {}", source, what)); };
+  if (c.num_devices == 0) complain("nodes is missing: of each kind of node a file with [[others]] says how many");
+  if (c.devices_per_node != first.devices_per_node || c.domain != first.domain)
+    complain(fmt::format(
+        "devices_per_node = {} and domain = {}, but those of the first kind are {} and {}: they must be "
+        "equal; what works: devices_per_node = {} and domain = {} here, with as many nodes more",
+        c.devices_per_node, c.domain, first.devices_per_node, first.domain, first.devices_per_node, first.domain));
+  if (c.num_devices % c.domain != 0)
+    complain(
+        fmt::format("{} devices are no whole domains of {}, which have devices of one kind", c.num_devices, c.domain));
+  if (c.scale_out.bytes_per_s <= 0)
+    complain("scale_out.gb_s is missing, over which the kinds of nodes reach each other");
+  if (c.failures_per_device_hour > 0 || c.spot_price_per_device_hour > 0 || c.preemptions_per_device_hour > 0)
+    complain("[failures] and spot devices are forecast of devices of one kind alone; leave them out beside [[others]]");
+}
+
+}  // namespace
+
+UnequalCluster parse_unequal_cluster(const std::string& toml, const std::string& source) {
+  const TomlTable file(toml, source);
+  std::vector<std::string> keys{"preset", "nodes",    "devices_per_node", "domain", "switched",
+                                "device", "scale_up", "scale_out",        "price",  "failures"};
+  const std::vector<TomlTable> others = file.tables("others");
+  if (others.empty()) throw ConfigError(fmt::format("{}: [[others]] is missing", source));
+  for (const char* alone : {"measured", "program"})
+    if (file.has(alone))
+      throw ConfigError(fmt::format("{}: {} is of devices of one kind, and this file has [[others]]", source, alone));
+  for (const TomlTable& other : others) other.refuse_others(keys);
+  keys.emplace_back("others");
+  file.refuse_others(keys);
+  UnequalCluster all;
+  all.kinds.push_back(cluster_in(file, source, any_cluster()));
+  check(all.kinds[0], source);
+  check_kind(all.kinds[0], all.kinds[0], source);
+  for (const TomlTable& other : others) {
+    ClusterSpec like_first = all.kinds[0];
+    like_first.num_devices = 0;
+    all.kinds.push_back(cluster_in(other, other.place(), std::move(like_first)));
+    check(all.kinds.back(), other.place());
+    check_kind(all.kinds.back(), all.kinds[0], other.place());
+  }
+  if (all.num_devices() > kMostRanks)
+    throw ConfigError(fmt::format("{}: {} devices, more than {}", source, all.num_devices(), kMostRanks));
+  return all;
+}
+
+int64_t UnequalCluster::num_devices() const {
+  int64_t sum = 0;
+  for (const ClusterSpec& kind : kinds) sum += kind.num_devices;
+  return sum;
+}
+
+size_t UnequalCluster::kind_of(int64_t device) const {
+  WEFT_CHECK(device >= 0 && device < num_devices(), "a device that is not there");
+  size_t kind = 0;
+  for (; device >= kinds[kind].num_devices; ++kind) device -= kinds[kind].num_devices;
+  return kind;
 }
 
 const MeasuredRanks* measured_of(const ClusterSpec& cluster, int64_t ranks) {
@@ -159,15 +239,32 @@ ProgramProfile program_on(const ClusterSpec& cluster, const ProgramProfile& base
   return p;
 }
 
+namespace {
+
+std::string text_of(const std::string& path) {
+  std::ifstream file(path);
+  std::stringstream text;
+  text << file.rdbuf();
+  if (!std::filesystem::is_regular_file(path) || !file) throw FileError(fmt::format("{}: cannot be read", path));
+  return text.str();
+}
+
+}  // namespace
+
 ClusterSpec read_cluster(const std::string& name_or_file) {
   const bool is_file = std::filesystem::is_regular_file(name_or_file);
   if (!is_file && name_or_file.find(".toml") == std::string::npos) return preset_of(name_or_file);
-  std::ifstream file(name_or_file);
-  std::stringstream text;
-  text << file.rdbuf();
-  if (!is_file || !file) throw FileError(fmt::format("{}: cannot be read", name_or_file));
-  return parse_cluster(text.str(), name_or_file);
+  return parse_cluster(text_of(name_or_file), name_or_file);
 }
+
+bool is_unequal(const std::string& name_or_file) {
+  if (!std::filesystem::is_regular_file(name_or_file)) return false;
+  try {
+    return TomlTable(text_of(name_or_file), name_or_file).has("others");
+  } catch (const Error&) { return false; }  // read_cluster says why
+}
+
+UnequalCluster read_unequal_cluster(const std::string& file) { return parse_unequal_cluster(text_of(file), file); }
 
 std::string to_toml(const ClusterSpec& c) {
   const DeviceSpec& d = c.device;

@@ -6,6 +6,7 @@
 
 #include "weft/base/error.h"
 #include "weft/forecast/cluster.h"
+#include "weft/forecast/time_parts.h"
 #include "weft/plan/recompute_budget.h"
 #include "weft/recipe/recipe_phases.h"
 
@@ -14,11 +15,8 @@ namespace {
 
 constexpr double kThousand = 1e3, kMillion = 1e6, kHour = 3600, kGiB = double(1 << 30);
 
-struct TimePart {
-  std::string name;
-  double seconds;
-};
-// They add up to the step.
+}  // namespace
+
 std::vector<TimePart> time_parts_of(const StepForecast& step) {
   std::vector<TimePart> parts;
   for (int c = 0; c < kWorkClasses; ++c)
@@ -33,7 +31,12 @@ std::vector<TimePart> time_parts_of(const StepForecast& step) {
   return parts;
 }
 
-}  // namespace
+std::string time_parts_text(const StepForecast& step) {
+  std::string text = fmt::format("\n{:<30}{:>12}{:>9}\n", "where the step goes", "seconds", "part");
+  for (const TimePart& p : time_parts_of(step))
+    text += fmt::format("  {:<28}{:>12.5f}{:>8.1f}%\n", p.name, p.seconds, p.seconds / step.step_s * 100);
+  return text;
+}
 
 std::string duration_text(double seconds) {
   if (seconds < 1) return fmt::format("{:.1f} ms", seconds * 1e3);
@@ -216,10 +219,7 @@ std::string to_string(const RunForecast& f, int64_t steps) {
                      late > 0 ? "; nine of ten simulated runs end within " + duration_text(late) : ""));
   }
   if (steps > 0 && has_spot(f)) line("on spot devices", spot_text(f, step_s * double(steps)));
-  text += fmt::format("\n{:<30}{:>12}{:>9}\n", "where the step goes", "seconds", "part");
-  for (const TimePart& p : time_parts_of(f.step))
-    text += fmt::format("  {:<28}{:>12.5f}{:>8.1f}%\n", p.name, p.seconds, p.seconds / step_s * 100);
-  return text;
+  return text + time_parts_text(f.step);
 }
 
 nlohmann::json to_json(const RunForecast& f, int64_t steps) {

@@ -55,9 +55,14 @@ int64_t alive_of(const Pipeline& p, int64_t m) {
 
 }  // namespace
 
+size_t SmallRuns::size() const {
+  std::lock_guard lock(mutex_);
+  return times_.size() + memory_.size();
+}
+
 LayoutBounds::LayoutBounds(const Recipe& recipe, const HfConfig& config, const ClusterSpec& cluster,
-                           const ProgramProfile& profile)
-    : recipe_(recipe), config_(config), cluster_(cluster), profile_(profile) {
+                           const ProgramProfile& profile, SmallRuns& runs)
+    : recipe_(recipe), config_(config), cluster_(cluster), profile_(profile), runs_(runs) {
   const ProductRates& rates = cluster.device.products;
   const double part = std::max({profile.products, profile.grouped, profile.attention, profile.attention_backward});
   const double rate = std::max(rates.bits16 * part, rates.f32);
@@ -161,10 +166,10 @@ const SmallTimes& LayoutBounds::times_of(const LayoutChoice& c) {
   key.schedule = splits ? ScheduleKind::zb_h1 : ScheduleKind::one_f_one_b;
   key.pp = 1;
   key.chunks = 0;
-  Known<SmallTimes>* known = nullptr;
+  SmallRuns::Known<SmallTimes>* known = nullptr;
   {
-    std::lock_guard lock(mutex_);
-    known = &times_[key];
+    std::lock_guard lock(runs_.mutex_);
+    known = &runs_.times_[{key, small_micro_batches(key)}];
   }
   std::call_once(known->once, [&] { known->value = measure_times(key); });
   return known->value;
@@ -175,20 +180,22 @@ const SmallMemory& LayoutBounds::memory_of(const LayoutChoice& c) {
   key.schedule = ScheduleKind::one_f_one_b;
   key.pp = 1;
   key.chunks = 0;
-  Known<SmallMemory>* known = nullptr;
+  SmallRuns::Known<SmallMemory>* known = nullptr;
   {
-    std::lock_guard lock(mutex_);
-    known = &memory_[key];
+    std::lock_guard lock(runs_.mutex_);
+    known = &runs_.memory_[{key, small_micro_batches(key)}];
   }
   std::call_once(known->once, [&] { known->value = measure_bytes(key); });
   return known->value;
 }
 
+int64_t LayoutBounds::small_micro_batches(const LayoutChoice& c) const {
+  return std::clamp<int64_t>(recipe_.train.global_batch_size / (c.micro_batch_size * c.dp), 1, kSmallMicroBatches);
+}
+
 RunPlan LayoutBounds::small_plan(const LayoutChoice& c, std::vector<LayerSpec> layers) const {
   Recipe recipe = with_choice(recipe_, c);
-  const int64_t together = c.micro_batch_size * c.dp;
-  recipe.train.global_batch_size =
-      together * std::clamp<int64_t>(recipe_.train.global_batch_size / together, 1, kSmallMicroBatches);
+  recipe.train.global_batch_size = c.micro_batch_size * c.dp * small_micro_batches(c);
   HfConfig config = config_;
   config.spec.num_layers = int64_t(layers.size());
   if (!config.spec.layers.empty()) config.spec.layers = std::move(layers);

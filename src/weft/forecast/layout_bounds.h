@@ -28,12 +28,36 @@ struct SmallMemory {
   std::vector<SmallBytes> blocks = {};
 };
 
+// What small models took, each of which is run once: for searches of one model on one cluster by recipes that differ in
+// train.global_batch_size alone. May be shared by several threads.
+class SmallRuns {
+ public:
+  size_t size() const;  // how many layouts of small models were run
+
+ private:
+  friend class LayoutBounds;
+  struct Key {
+    LayoutChoice choice;
+    int64_t num_micro_batches;  // of a step of the small model
+    auto operator<=>(const Key&) const = default;
+  };
+  template <class T>
+  struct Known {
+    std::once_flag once;
+    T value;
+  };
+  mutable std::mutex mutex_;
+  std::map<Key, Known<SmallTimes>> times_;
+  std::map<Key, Known<SmallMemory>> memory_;
+};
+
 // All bounds are a fiftieth below what dry runs of small models say, since waits do not add up quite linearly. They may
 // be asked for by several threads, in any order.
 class LayoutBounds {
  public:
-  // All four must outlive it. Throws what prepare_run throws for the recipe on one rank.
-  LayoutBounds(const Recipe& recipe, const HfConfig& config, const ClusterSpec& cluster, const ProgramProfile& profile);
+  // All five must outlive it. Throws what prepare_run throws for the recipe on one rank.
+  LayoutBounds(const Recipe& recipe, const HfConfig& config, const ClusterSpec& cluster, const ProgramProfile& profile,
+               SmallRuns& runs);
 
   // Seconds of a step: its arithmetic alone; with communication of tp, cp and ep, in the slowest stage; through its
   // pipeline's schedule, with what ZeRO sends in its actions. Each takes longer to find than the one before.
@@ -48,6 +72,7 @@ class LayoutBounds {
  private:
   const SmallTimes& times_of(const LayoutChoice& choice);
   const SmallMemory& memory_of(const LayoutChoice& choice);
+  int64_t small_micro_batches(const LayoutChoice& choice) const;
   RunPlan small_plan(const LayoutChoice& choice, std::vector<LayerSpec> layers) const;
   SmallTimes measure_times(const LayoutChoice& choice) const;
   SmallMemory measure_bytes(const LayoutChoice& choice) const;
@@ -64,14 +89,8 @@ class LayoutBounds {
   std::vector<LayerSpec> kinds_;        // of layers
   std::vector<size_t> kind_of_;         // [layer]
   std::array<double, 3> flops_s_ = {};  // [recompute] seconds of a step's arithmetic on one device, at best
-  template <class T>
-  struct Known {
-    std::once_flag once;
-    T value;
-  };
+  SmallRuns& runs_;
   std::mutex mutex_;
-  std::map<LayoutChoice, Known<SmallTimes>> times_;
-  std::map<LayoutChoice, Known<SmallMemory>> memory_;
   std::map<LayoutChoice, BlockLayout> blocks_;
 };
 

@@ -306,12 +306,12 @@ class Space {
  public:
   // All must outlive it.
   Space(const Recipe& recipe, const HfConfig& config, const ClusterSpec& cluster, const Profiles& profiles,
-        const SearchSpec& spec)
+        const SearchSpec& spec, SmallRuns& runs)
       : recipe_(recipe),
         cluster_(cluster),
         spec_(spec),
         profile_(profile_for(recipe, config, cluster, profiles)),
-        bounds_(recipe, config, cluster, profile_),
+        bounds_(recipe, config, cluster, profile_, runs),
         planner_(recipe, config, cluster, profiles) {
     for (const int64_t n : spec.device_counts) {
       by_count_.push_back(layouts_on(n, recipe, bounds_.model(), cluster, refused_));
@@ -390,7 +390,8 @@ SearchResult search_layouts(const Recipe& recipe, const HfConfig& config, const 
                             const Profiles& profiles, const SearchSpec& spec) {
   check(spec, cluster);
   check_recipe(recipe, cluster);
-  Space space(recipe, config, cluster, profiles, spec);
+  SmallRuns runs;
+  Space space(recipe, config, cluster, profiles, spec, runs);
   SearchResult result = space.best();
   if (!result.best.empty()) space.add_reasons(result);
   return result;
@@ -398,9 +399,15 @@ SearchResult search_layouts(const Recipe& recipe, const HfConfig& config, const 
 
 SearchResult best_layouts(const Recipe& recipe, const HfConfig& config, const ClusterSpec& cluster,
                           const Profiles& profiles, const SearchSpec& spec) {
+  SmallRuns runs;
+  return best_layouts(recipe, config, cluster, profiles, spec, runs);
+}
+
+SearchResult best_layouts(const Recipe& recipe, const HfConfig& config, const ClusterSpec& cluster,
+                          const Profiles& profiles, const SearchSpec& spec, SmallRuns& known) {
   check(spec, cluster);
   check_recipe(recipe, cluster);
-  return Space(recipe, config, cluster, profiles, spec).best();
+  return Space(recipe, config, cluster, profiles, spec, known).best();
 }
 
 }  // namespace weft

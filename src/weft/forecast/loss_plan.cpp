@@ -7,6 +7,7 @@
 
 #include "weft/base/error.h"
 #include "weft/forecast/best_layouts.h"
+#include "weft/forecast/layout_bounds.h"
 #include "weft/recipe/recipe_keys.h"
 
 namespace weft {
@@ -15,6 +16,7 @@ namespace {
 constexpr int64_t kBatchGrows = 4, kMostGrown = 64;
 constexpr double kHelpsTime = 0.05, kHelpsLoss = 0.002;  // parts, of which less is no help
 constexpr int kLossRounds = 60;                          // of a loss and the batch that is critical at it
+constexpr double kSafeOfArithmetic = 0.98;               // what is taken for sure of a step's arithmetic
 constexpr double kForEver = std::numeric_limits<double>::infinity();
 
 // The loss after so many tokens in batches, where what a batch wastes depends on that loss. Each round's is higher than
@@ -64,14 +66,18 @@ class LossPlanner {
               const LossAsk& ask)
       : recipe_(recipe), cluster_(cluster), profiles_(profiles), law_(law), ask_(ask) {}
 
-  LossRow row_of(const LossModel& model, int64_t devices) const {
+  // `known`: of this model.
+  LossRow row_of(const LossModel& model, int64_t devices, SmallRuns& known) const {
     LossRow best{.model = model.name, .parameters = parameters_of(model.config.spec), .devices = devices};
     bool found = false;
+    double least_token_s = 0;
     for (int64_t times = 1; times <= kMostGrown; times *= kBatchGrows) {
       if (double(recipe_.train.global_batch_size) > kMostCount / double(times)) break;
+      const int64_t batch = times * recipe_.train.global_batch_size;
+      if (found && !may_be_better(best, batch, least_token_s)) break;
       LossRow one = best;
       one.why_not.clear();
-      try_batch(model, times * recipe_.train.global_batch_size, one);
+      least_token_s = std::max(least_token_s, try_batch(model, batch, one, known));
       if (!one.why_not.empty()) {
         if (!found) best.why_not = one.why_not;
         continue;  // a larger batch may have sequences for all of the devices
@@ -84,15 +90,35 @@ class LossPlanner {
   }
 
  private:
-  void try_batch(const LossModel& model, int64_t batch, LossRow& row) const {
+  // Whether a larger batch could be, if all of a step were products at the best rate. No search is needed to rule it
+  // out.
+  bool may_be_better(const LossRow& best, int64_t batch, double least_token_s) const {
+    LossRow least = best;
+    least.batch_tokens = best.batch_tokens / double(best.batch) * double(batch);
+    least.step_s = least_token_s * least.batch_tokens;
+    least.slower = 1;
+    add_asked(least);
+    return value_of(ask_, least) < value_of(ask_, best);
+  }
+
+  void add_asked(LossRow& row) const {
+    const double price_per_s = cluster_.price_per_device_hour / 3600 * double(row.devices);
+    if (ask_.target > 0) add_target(law_, ask_, price_per_s, row);
+    if (ask_.budget > 0 || ask_.deadline_s > 0) add_limits(law_, ask_, price_per_s, row);
+  }
+
+  // What a token takes at least on so many devices, whatever the batch: its arithmetic at the best rate. 0 where no
+  // layout fits.
+  double try_batch(const LossModel& model, int64_t batch, LossRow& row, SmallRuns& known) const {
     Recipe recipe = recipe_;
     recipe.train.global_batch_size = batch;
     const SearchResult result = best_layouts(
         recipe, model.config, cluster_, profiles_,
-        {.device_counts = {row.devices}, .most = 1, .reserve_bytes = ask_.reserve_bytes, .threads = ask_.threads});
+        {.device_counts = {row.devices}, .most = 1, .reserve_bytes = ask_.reserve_bytes, .threads = ask_.threads},
+        known);
     if (result.best.empty()) {
       row.why_not = result.nearest.empty() ? "the model cannot be cut to so many devices" : result.nearest;
-      return;
+      return 0;
     }
     row.layout = result.best[0].layout;
     row.batch = batch;
@@ -101,9 +127,11 @@ class LossPlanner {
     const RunForecast forecast = forecast_run(with_choice(recipe, row.layout), model.config, cluster_, profiles_);
     row.batch_tokens = forecast.work.tokens;
     row.slower = slower_by_failures(forecast);
-    const double price_per_s = cluster_.price_per_device_hour / 3600 * double(row.devices);
-    if (ask_.target > 0) add_target(law_, ask_, price_per_s, row);
-    if (ask_.budget > 0 || ask_.deadline_s > 0) add_limits(law_, ask_, price_per_s, row);
+    add_asked(row);
+    const ProgramProfile& p = forecast.profile;
+    const double part = std::max({p.products, p.grouped, p.attention, p.attention_backward});
+    const double rate = std::max(cluster_.device.products.bits16 * part, cluster_.device.products.f32);
+    return kSafeOfArithmetic * forecast.work.arithmetic.model_flops / rate / row.batch_tokens;
   }
 
   const Recipe& recipe_;
@@ -166,7 +194,8 @@ LossPlan plan_losses(const Recipe& recipe, const std::vector<LossModel>& models,
   const LossPlanner planner(recipe, cluster, profiles, law, ask);
   for (const LossModel& model : models) {
     std::vector<LossRow> rows;
-    for (const int64_t devices : ask.device_counts) rows.push_back(planner.row_of(model, devices));
+    SmallRuns known;  // batches and numbers of devices share most of what small models tell
+    for (const int64_t devices : ask.device_counts) rows.push_back(planner.row_of(model, devices, known));
     if (std::string text = no_help_of(ask, rows); !text.empty()) plan.no_help.push_back(std::move(text));
     plan.rows.insert(plan.rows.end(), rows.begin(), rows.end());
   }

@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "weft/base/error.h"
+#include "weft/forecast/stage_work.h"
 #include "weft/schedule/simulate.h"
 
 namespace weft {
@@ -297,6 +298,8 @@ StepForecast price_step(const RunWork& run, const ProgramProfile& p, const Pipel
   forecast.step_s = slowest.before.busy() + slowest.seconds + forecast.bubble_s + end->busy();
   return forecast;
 }
+
+double part_on_generation(const ProgramProfile& p, WorkClass c, int generation) { return newer_part(p, c, generation); }
 
 double seconds_of_pass(const ActionWork& pass, const ProgramProfile& p, int generation) {
   return price_action(pass, pace_of(p, generation)).busy();

@@ -183,8 +183,16 @@ RunMeasured measured_steps(const RecordedRun& run) {
   if (all.empty())
     throw ConfigError(
         fmt::format("{}: the run has trained no step yet; a report needs one, and better ten", run.folder));
-  const size_t first = all.size() > 1 ? 1 : 0;
-  RunMeasured m{.last_step = all.back().step, .counted = int64_t(all.size() - first)};
+  const int64_t since = run.stretches.empty() ? 1 : run.stretches.back().first_step;
+  size_t first = 0;
+  while (first < all.size() && all[first].step < since) ++first;
+  if (first == all.size())
+    throw ConfigError(fmt::format(
+        "{}: the run has trained no step yet in the layout that it has since step {}; a report needs one, and better "
+        "ten",
+        run.folder, since));
+  first += all.size() > first + 1 ? 1 : 0;
+  RunMeasured m{.last_step = all.back().step, .counted = int64_t(all.size() - first), .first_step = since};
   const double each = 1.0 / double(m.counted);
   std::vector<double> steps;
   bool waits = false;
@@ -217,7 +225,8 @@ RunReport report_of(const RecordedRun& run, const ClusterSpec& cluster, const Pr
   RunReport report{.folder = run.folder,
                    .recipe = run.recipe,
                    .measured = measured_steps(run),
-                   .forecast = forecast_run(run.recipe, run.config, cluster, profiles)};
+                   .forecast = forecast_run(run.recipe, run.config, cluster, profiles),
+                   .before = means_before(run)};
   add_parts(report);
   add_causes(report);
   LayoutPlanner planner(run.recipe, run.config, cluster, profiles);

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "weft/forecast/forecast.h"
+#include "weft/forecast/run_layouts.h"
 #include "weft/records/metrics_log.h"
 
 namespace weft {
@@ -16,11 +17,14 @@ struct RecordedRun {
   Recipe recipe;
   HfConfig config;  // of its model
   Metrics metrics;
+  std::vector<RunStretch> stretches = {};  // the last is in the recipe's layout; none: all of it is
 };
 
-// What the records say. Means are of all steps but the first, which warms up; of the rank that leads.
+// What the records say of the layout that the run has now. Means are of all its steps but the first, which warms up; of
+// the rank that leads.
 struct RunMeasured {
   int64_t last_step = 0, counted = 0;  // the run's last so far; steps that the means are of
+  int64_t first_step = 1;              // of the layout
   double step_s = 0, median_s = 0, p90_s = 0;
   double tokens = 0;  // of a step
   double data_s = 0;
@@ -35,8 +39,10 @@ struct RunMeasured {
 };
 // Tokens of the batch of a step, which phases may change from step to step.
 double tokens_of_step(const Recipe& recipe, const StepRecord& step);
-// Throws ConfigError where the run has trained no step.
+// Throws ConfigError where the run has trained no step (in its layout).
 RunMeasured measured_steps(const RecordedRun& run);
+// Of the layouts that it had before, as far as steps of them are recorded.
+std::vector<StretchMeans> means_before(const RecordedRun& run);
 
 // What waits over an axis of the mesh are called: ranks that sum gradients have other names where they are all of a
 // data axis, and what waits for other stages is not told apart from what they send.
@@ -47,6 +53,7 @@ struct RunReport {
   Recipe recipe;
   RunMeasured measured;
   RunForecast forecast;
+  std::vector<StretchMeans> before = {};  // of steps before measured.first_step
   // Of a step, in this order; `measured_s` is NaN where it is not recorded.
   struct Part {
     std::string name;

@@ -49,6 +49,19 @@ std::string gained_text(const RunReport& r) {
   return text;
 }
 
+// The layouts that the run had before.
+std::string before_text(const RunReport& r) {
+  if (r.measured.first_step == 1) return "";
+  std::string text = fmt::format("in this layout since step {}, of which all else here is", r.measured.first_step);
+  text += r.before.empty() ? "\n\n" : "; before it\n";
+  for (const StretchMeans& m : r.before)
+    text += fmt::format("  steps {} to {} on {} rank{}{}: {:.5f} s a step, {:.0f} tokens/s (means of {})\n",
+                        m.stretch.first_step, m.last_step, m.stretch.ranks, m.stretch.ranks == 1 ? "" : "s",
+                        m.stretch.layout.empty() ? ", as it began" : ": " + m.stretch.layout, m.step_s, m.tokens_per_s,
+                        m.counted);
+  return r.before.empty() ? text : text + "\n";
+}
+
 }  // namespace
 
 std::string to_string(const RunReport& r) {
@@ -59,6 +72,7 @@ std::string to_string(const RunReport& r) {
       "{}\n\n",
       r.folder, m.last_step, r.recipe.train.train_iters, f.num_devices(), f.num_devices() > 1 ? "ranks" : "rank",
       to_string(choice_of(r.recipe)), m.counted, m.median_s, slow_text(m), f.cluster.device.name);
+  text += before_text(r);
   text += line_of("of a step, seconds", "forecast", "measured", "off by");
   for (const RunReport::Part& p : r.parts) text += seconds_line(p.name, p.forecast_s, p.measured_s);
   text += seconds_line("the step", f.step.step_s, m.step_s);
@@ -119,6 +133,16 @@ nlohmann::json to_json(const RunReport& r) {
          {"price", g.price},
          {"price_per_point", g.is_sure() ? nlohmann::json(g.price / g.points()) : nlohmann::json()}});
   json["change"] = r.change.empty() ? nlohmann::json() : nlohmann::json{{"what", r.change}, {"gain", r.gain}};
+  json["since_step"] = m.first_step;
+  json["before"] = nlohmann::json::array();
+  for (const StretchMeans& b : r.before)
+    json["before"].push_back({{"first_step", b.stretch.first_step},
+                              {"last_step", b.last_step},
+                              {"ranks", b.stretch.ranks},
+                              {"layout", b.stretch.layout},
+                              {"counted", b.counted},
+                              {"step_s", b.step_s},
+                              {"tokens_per_s", b.tokens_per_s}});
   return json;
 }
 

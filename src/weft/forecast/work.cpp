@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "weft/base/error.h"
+#include "weft/forecast/stage_work.h"
 #include "weft/ops/backend.h"
 #include "weft/plan/memory_plan.h"
 #include "weft/plan/rank_classes.h"
@@ -427,6 +428,13 @@ RunWork work_of(const Recipe& recipe, const RunPlan& plan, const ClusterSpec& cl
   }
   return run;
 }
+
+StageWork work_of_stage(const RunPlan& plan, const StepSpec& step, const ClusterSpec& cluster) {
+  RunWork run;
+  run.mesh = plan.step.mesh;
+  return stage_work(plan, step, run, cluster, ProductFormat::bits16);
+}
+std::string stage_kind(const RunPlan& plan, const StepSpec& step) { return kind_text(plan, step); }
 
 RunWork actions_of(const RunPlan& plan, const ClusterSpec& cluster, ProductFormat format) {
   RunWork run{
