@@ -12,7 +12,7 @@ namespace weft {
 struct RunAttempt {
   double began_s = 0;         // seconds since 1970
   std::string weft = {};      // kVersion
-  std::string program = {};   // hash of the program's file; empty: not known
+  std::string program = {};   // id_of_this_program (program_id.h)
   std::string host = {};      // its name
   std::string machine = {};   // Machine::description
   std::string folder = {};    // from which the recipe's relative paths are seen
@@ -22,7 +22,7 @@ struct RunAttempt {
   // How it ended; none while it runs, and of one that ended without a word (killed, or a power cut).
   struct End {
     double time_s = 0;        // seconds since 1970
-    int status = 0;           // the exit status of `weft train`; -1: it failed, and the command chose the status later
+    int status = 0;           // the exit status of `weft train`
     std::string reason = {};  // the error; empty: none
     bool operator==(const End&) const = default;
   };
