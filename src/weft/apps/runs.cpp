@@ -131,10 +131,8 @@ double time_of_filter(const std::string& option, const std::string& text) {
     return double(::mktime(&parts));
   }
   int64_t days = 0;
-  for (const char c : text.substr(0, text.empty() ? 0 : text.size() - 1)) {
-    if (!is_ascii_digit(c) || days > 1'000'000) days = -1'000'000'000;
-    days = 10 * days + (c - '0');
-  }
+  for (size_t i = 0; i + 1 < text.size() && days >= 0; ++i)
+    days = is_ascii_digit(text[i]) && days < 1'000'000 ? 10 * days + (text[i] - '0') : -1;
   if (text.size() < 2 || text.back() != 'd' || days < 0)
     throw ConfigError(
         fmt::format("{} {}: expected a day, as 2026-11-28, or days from now back, as 7d", option, in_quotes(text)));
