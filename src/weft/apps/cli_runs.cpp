@@ -1,7 +1,8 @@
-// The command line of `weft report`, `weft new` and `weft runs`: behind a run, before it, and all of them.
+// The command line of `weft new` and `weft doctor`, before a run; of `weft report` behind it; of `weft runs`.
 #include "weft/apps/cli_command.h"
 #include "weft/apps/commands.h"
 #include "weft/apps/runs.h"
+#include "weft/apps/weft_doctor.h"
 #include "weft/history/run_facts.h"
 #include "weft/recipe/choices.h"
 
@@ -47,6 +48,18 @@ Command add_new(CLI::App& weft) {
       "  weft new llama-3-8b --purpose lora --cluster RTX4090 --data notes.jsonl\n"
       "  weft new config.json --purpose many-devices --cluster H100-SXM --devices 1024 --out big.toml");
   return {app, [o] { return run_new(*o); }};
+}
+
+Command add_doctor(CLI::App& weft) {
+  auto o = std::make_shared<DoctorOptions>();
+  CLI::App* app =
+      weft.add_subcommand("doctor", "Look at this machine and a recipe before a long run; say what to change");
+  recipe_arguments(*app, o->recipe, o->overrides);
+  app->add_option("--folder", o->folder, "Where runs are to lie; by default run.dir, or the current folder")
+      ->type_name("FOLDER");
+  app->add_flag("--json", o->json, "Print JSON");
+  app->footer("Examples:\n  weft doctor\n  weft doctor recipe.toml --folder /data/runs");
+  return {app, [o] { return run_doctor(*o); }};
 }
 
 // --- weft runs ---
@@ -169,9 +182,9 @@ Command add_runs_gc(CLI::App& runs) {
 std::vector<Command> add_runs(CLI::App& weft) {
   CLI::App* runs = weft.add_subcommand(kRunsGroup, "All runs: find, compare, rank, trace and clear them");
   runs->require_subcommand(1);
-  return {add_new(weft),        add_report(weft),        add_runs_list(*runs),
-          add_runs_scan(*runs), add_runs_show(*runs),    add_runs_diff(*runs),
-          add_runs_best(*runs), add_runs_lineage(*runs), add_runs_gc(*runs)};
+  return {add_new(weft),           add_doctor(weft),     add_report(weft),     add_runs_list(*runs),
+          add_runs_scan(*runs),    add_runs_show(*runs), add_runs_diff(*runs), add_runs_best(*runs),
+          add_runs_lineage(*runs), add_runs_gc(*runs)};
 }
 
 }  // namespace weft
