@@ -81,6 +81,18 @@ TEST(RunFacts, TheStatusIsThatOfTheLastAttempt) {
   EXPECT_EQ(facts.began_s, 1);
 }
 
+TEST(RunFacts, ALineThatACrashToreSpoilsNoOther) {
+  const TempDir dir;
+  const fs::path run = make_run(dir / "a");
+  spill(run / "attempts.jsonl", "{\"attempt\":\"begun\",\"ti");
+  EXPECT_TRUE(read_run_facts(run).problems.empty());
+  append_attempt(run, {.began_s = 7});
+  const RunFacts facts = read_run_facts(run);
+  ASSERT_EQ(facts.attempts.size(), 1u);
+  EXPECT_EQ(facts.attempts[0].began_s, 7);
+  EXPECT_SAYS(facts.problems.at(0), "attempts.jsonl:1: ");
+}
+
 // The last save failed: all steps are done, and the run is not.
 TEST(RunFacts, ARunWhoseLastSaveFailedHasFailed) {
   const TempDir dir;

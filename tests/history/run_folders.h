@@ -58,10 +58,10 @@ inline std::filesystem::path make_run(const std::filesystem::path& run, const Ma
       if (step == s) metrics += to_json(EvalRecord{.step = s, .loss = loss, .perplexity = 9, .tokens = 64}) + "\n";
   }
   spill(run / "metrics.jsonl", metrics);
-  spill(run / "data.json", nlohmann::json{{"format", 1},
-                                          {"order", "order of " + made.contents},
-                                          {"train", {{{"path", "tokens.bin"}, {"contents", made.contents}}}}}
-                               .dump());
+  const nlohmann::json source{{"path", "tokens.bin"}, {"contents", made.contents}};
+  const nlohmann::json data{
+      {"format", 1}, {"order", "order of " + made.contents}, {"train", nlohmann::json::array({source})}};
+  spill(run / "data.json", data.dump());
   spill(run / "run.lock", "");
   return run;
 }

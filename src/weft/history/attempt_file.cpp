@@ -23,10 +23,17 @@ constexpr int64_t kMostAttemptBytes = 64 << 20;
 fs::path attempt_file_of(const fs::path& run) { return run / "attempts.jsonl"; }
 
 void append_line_to(const fs::path& file, const Json& value) {
-  const std::string line = value.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
-  const Descriptor out(::open(file.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0644));
-  if (out < 0 || ::write(out, line.data(), line.size()) != ssize_t(line.size()))
-    throw FileError(fmt::format("{}: cannot be written: {}", file.string(), std::strerror(errno)));
+  std::string line = value.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
+  const Descriptor out(::open(file.c_str(), O_RDWR | O_APPEND | O_CREAT | O_CLOEXEC, 0644));
+  const off_t end = out < 0 ? -1 : ::lseek(out, 0, SEEK_END);
+  char last = '\n';
+  if (end > 0 && ::pread(out, &last, 1, end - 1) == 1 && last != '\n') line = "\n" + line;  // a crash tore that one
+  const ssize_t written = out < 0 ? -1 : ::write(out, line.data(), line.size());
+  if (written == ssize_t(line.size())) return;
+  const int reason = written < 0 ? errno : ENOSPC;
+  if (written > 0 && ::ftruncate(out, end) != 0)  // half a line would spoil the next one
+    throw FileError(fmt::format("{}: its last line is torn: {}", file.string(), std::strerror(errno)));
+  throw FileError(fmt::format("{}: cannot be written: {}", file.string(), std::strerror(reason)));
 }
 
 // A field that somebody else may have written: of another type it counts as not there.

@@ -18,6 +18,7 @@
 #include "weft/base/json.h"
 #include "weft/checkpoint/disk_space.h"
 #include "weft/recipe/recipe_keys.h"
+#include "weft/records/clock.h"
 #include "weft/train/checkpoint_folders.h"
 #include "weft/train/checkpoint_state.h"
 
@@ -53,18 +54,20 @@ bool begins_with_mark(const fs::path& file) {
   return in.read(head.data(), std::streamsize(head.size())) && head == kRecipeMark;
 }
 
-// Whether another process owns the folder. RunLock waits for longer than the lock is shared here.
-bool is_owned(const fs::path& run) {
-  const fs::path file = run / "run.lock";
-  if (!is_file(file)) return false;
-  const Descriptor fd(::open(file.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
-  if (fd < 0) return false;
-  return ::flock(fd, LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK;
-}
-
 double time_of(const fs::path& file) {
   struct stat s = {};
   return ::stat(file.c_str(), &s) == 0 ? double(s.st_mtim.tv_sec) + 1e-9 * double(s.st_mtim.tv_nsec) : 0;
+}
+
+// Whether another process owns the folder. RunLock waits for longer than the lock is shared here. On a file system
+// without locks: whether it has written a record of late.
+bool is_owned(const fs::path& run) {
+  constexpr double kOfLateS = 600;
+  const fs::path file = run / "run.lock";
+  if (!is_file(file)) return false;
+  const Descriptor fd(::open(file.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
+  if (fd < 0 || ::flock(fd, LOCK_SH | LOCK_NB) == 0) return false;
+  return errno == EWOULDBLOCK || wall_time_s() - time_of(run / "metrics.jsonl") < kOfLateS;
 }
 
 // Runs `read`; what it throws becomes a problem.
