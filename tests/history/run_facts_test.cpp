@@ -152,7 +152,7 @@ TEST(RunFacts, EachDamageIsNamedAndTheRestIsRead) {
   };
   const std::string mark = slurp(make_run(dir / "a") / "recipe.toml").substr(0, 60) + "\n";
   EXPECT_SAYS(problems("recipe.toml", mark + "[model\n"), "recipe.toml:");
-  EXPECT_SAYS(problems("recipe.toml", mark + "[model]\npath = \"m\"\ncolour = 3\n"), "model.colour");
+  EXPECT_SAYS(problems("recipe.toml", mark + "[model]\npath = \"m\"\ncolour = 3\n"), "colour");
   EXPECT_SAYS(problems("recipe.toml", mark + std::string(5 << 20, '#')), "recipe.toml: has 5242");
   EXPECT_SAYS(problems("data.json", "{"), "data.json");
   EXPECT_SAYS(problems("data.json", R"({"train": 7})"), "data.json");
