@@ -74,6 +74,10 @@ TEST_F(Bare, TrainsBytesOnTheReference) {
 
 TEST_F(Bare, TellsWhatIsInIt) { EXPECT_SAYS(bare({"--version"}).out, "ref\nnot in this build: "); }
 
+TEST_F(Bare, TheIndexOfRunsIsNamed) {
+  expect_refused(bare({"runs", "list", at("."), "--index", at("runs.db")}), "the index of runs", "SQLite");
+}
+
 TEST_F(Bare, PipelinesReadPlainFilesAndNameTheRest) {
   spill(at("t.txt"), "One text.");
   const Finished f = pipeline("t.txt", "[length]\nmin_words = 1\n[dedup]\nnear = false\n");

@@ -45,7 +45,7 @@ std::vector<Command> add_plan(CLI::App& weft);
 Command add_supervise(CLI::App& weft);
 // `weft launch`
 Command add_launch(CLI::App& weft);
-// `weft report`, `weft new`
+// `weft report`, `weft new`, `weft doctor`, `weft runs ...`
 std::vector<Command> add_runs(CLI::App& weft);
 // `weft data ...`
 std::vector<Command> add_data(CLI::App& weft);

@@ -1,6 +1,10 @@
-// The command line of `weft report` and `weft new`: behind a run, and before it.
+// The command line of `weft new` and `weft doctor`, before a run; of `weft report` behind it; of `weft runs`.
 #include "weft/apps/cli_command.h"
 #include "weft/apps/commands.h"
+#include "weft/apps/runs.h"
+#include "weft/apps/weft_doctor.h"
+#include "weft/history/run_facts.h"
+#include "weft/recipe/choices.h"
 
 namespace weft {
 namespace {
@@ -46,8 +50,141 @@ Command add_new(CLI::App& weft) {
   return {app, [o] { return run_new(*o); }};
 }
 
+Command add_doctor(CLI::App& weft) {
+  auto o = std::make_shared<DoctorOptions>();
+  CLI::App* app =
+      weft.add_subcommand("doctor", "Look at this machine and a recipe before a long run; say what to change");
+  recipe_arguments(*app, o->recipe, o->overrides);
+  app->add_option("--folder", o->folder, "Where runs are to lie; by default run.dir, or the current folder")
+      ->type_name("FOLDER");
+  app->add_flag("--json", o->json, "Print JSON");
+  app->footer("Examples:\n  weft doctor\n  weft doctor recipe.toml --folder /data/runs");
+  return {app, [o] { return run_doctor(*o); }};
+}
+
+// --- weft runs ---
+
+constexpr const char* kRunsGroup = "runs";
+
+void runs_options(CLI::App& app, RunsOptions& o) {
+  app.add_option("--index", o.index,
+                 "The index; by default $XDG_STATE_HOME/weft/runs.db or ~/.local/state/weft/runs.db")
+      ->type_name("FILE");
+}
+void json_option(CLI::App& app, RunsOptions& o) { app.add_flag("--json", o.json, "Print JSON"); }
+
+void filter_options(CLI::App& app, RunsFilter& o) {
+  std::vector<std::string> objectives;
+  for (const std::string_view name : names_of(ObjectiveKind())) objectives.emplace_back(name);
+  app.add_option("--status", o.status, "Only runs of this status; repeat it for more")
+      ->allow_extra_args(false)
+      ->check(CLI::IsMember(run_status_names()));
+  app.add_option("--model", o.model, "Only runs whose model.path has this in it")->type_name("TEXT");
+  app.add_option("--objective", o.objective, "Only runs with this train.objective")->check(CLI::IsMember(objectives));
+  app.add_option("--since", o.since, "Only runs that began on this day or later: 2026-11-28, or 7d: so long ago")
+      ->type_name("DAY");
+  app.add_option("--until", o.until, "Only runs that began before this day")->type_name("DAY");
+}
+
+Command add_runs_list(CLI::App& runs) {
+  auto o = std::make_shared<RunsListOptions>();
+  CLI::App* app = runs.add_subcommand("list", "Every run in and below the folders that are known, and in these");
+  app->add_option("folders", o->folders, "Folders with runs, which are looked through from now on")
+      ->type_name("FOLDER");
+  filter_options(*app, *o);
+  runs_options(*app, *o);
+  json_option(*app, *o);
+  app->footer("Examples:\n  weft runs list runs\n  weft runs list --status failed --status lost --since 7d");
+  return {app, [o] { return run_runs_list(*o); }, kRunsGroup};
+}
+
+Command add_runs_scan(CLI::App& runs) {
+  auto o = std::make_shared<RunsScanOptions>();
+  CLI::App* app = runs.add_subcommand("scan", "Look through the known folders, and these, and say what is wrong there");
+  app->add_option("folders", o->folders, "Folders with runs, which are looked through from now on")
+      ->type_name("FOLDER");
+  auto* forget = app->add_flag("--forget", o->forget, "Look through these folders no longer; nothing in them changes");
+  app->add_flag("--rebuild", o->rebuild, "Read every run anew, also where nothing has changed")->excludes(forget);
+  runs_options(*app, *o);
+  json_option(*app, *o);
+  app->footer("Examples:\n  weft runs scan runs\n  weft runs scan --rebuild\n  weft runs scan --forget old-runs");
+  return {app, [o] { return run_runs_scan(*o); }, kRunsGroup};
+}
+
+Command add_runs_show(CLI::App& runs) {
+  auto o = std::make_shared<RunsShowOptions>();
+  CLI::App* app = runs.add_subcommand("show", "What a run was: results, data, checkpoints, attempts, own settings");
+  app->add_option("run", o->run, "A run's folder, its id, or the end of its path")->required()->type_name("RUN");
+  runs_options(*app, *o);
+  json_option(*app, *o);
+  app->footer("Example:\n  weft runs show runs/first");
+  return {app, [o] { return run_runs_show(*o); }, kRunsGroup};
+}
+
+Command add_runs_diff(CLI::App& runs) {
+  auto o = std::make_shared<RunsDiffOptions>();
+  CLI::App* app = runs.add_subcommand("diff", "How two runs differ, what likely matters first, and what each reached");
+  app->add_option("runs", o->runs, "Their folders, ids, or ends of their paths")
+      ->required()
+      ->expected(2)
+      ->type_name("RUN");
+  runs_options(*app, *o);
+  json_option(*app, *o);
+  app->footer("Example:\n  weft runs diff runs/first runs/second");
+  return {app, [o] { return run_runs_diff(*o); }, kRunsGroup};
+}
+
+Command add_runs_best(CLI::App& runs) {
+  auto o = std::make_shared<RunsBestOptions>();
+  CLI::App* app = runs.add_subcommand("best", "The runs that have reached the best of one result");
+  app->add_option("--by", o->by, "Its name, as `weft runs show` has it: held_out.loss, piqa.acc, tokens_per_s")
+      ->required()
+      ->type_name("RESULT");
+  auto* lowest = app->add_flag("--lowest", o->lowest, "The lowest is best, whatever the name says");
+  app->add_flag("--highest", o->highest, "The highest is")->excludes(lowest);
+  add_number(*app, "--most", o->most, "So many runs", 1, 1'000'000);
+  filter_options(*app, *o);
+  runs_options(*app, *o);
+  json_option(*app, *o);
+  app->footer("Example:\n  weft runs best --by held_out.loss --status finished");
+  return {app, [o] { return run_runs_best(*o); }, kRunsGroup};
+}
+
+Command add_runs_lineage(CLI::App& runs) {
+  auto o = std::make_shared<RunsLineageOptions>();
+  CLI::App* app = runs.add_subcommand("lineage", "What a run was made from, and what became of it");
+  app->add_option("of", o->of, "A run, or the path of a checkpoint, a dataset or a model's folder")->type_name("RUN");
+  auto* dot = app->add_flag("--dot", o->dot, "Print it for Graphviz: weft runs lineage --dot | dot -Tsvg");
+  runs_options(*app, *o);
+  app->add_flag("--json", o->json, "Print JSON")->excludes(dot);
+  app->footer("Example:\n  weft runs lineage runs/first");
+  return {app, [o] { return run_runs_lineage(*o); }, kRunsGroup};
+}
+
+Command add_runs_gc(CLI::App& runs) {
+  auto o = std::make_shared<RunsGcOptions>();
+  CLI::App* app = runs.add_subcommand("gc", "What can be deleted, and what depends on it; asks before it removes");
+  app->add_option("runs", o->runs, "Only of these runs")->type_name("RUN");
+  auto* keep = app->add_option("--keep", o->keep,
+                               "Of finished runs, keep so many of the newest checkpoints, and the best; by default as "
+                               "each recipe's checkpoint.keep_latest says")
+                   ->check(CLI::Range(int64_t{1}, int64_t{1'000'000}));
+  app->add_flag("--whole", o->whole, "The whole folders of the runs that are named")->excludes(keep);
+  app->add_flag("--yes", o->yes, "Remove without asking");
+  runs_options(*app, *o);
+  json_option(*app, *o);
+  app->footer("Examples:\n  weft runs gc\n  weft runs gc --keep 1\n  weft runs gc --whole runs/failed-attempt");
+  return {app, [o] { return run_runs_gc(*o); }, kRunsGroup};
+}
+
 }  // namespace
 
-std::vector<Command> add_runs(CLI::App& weft) { return {add_new(weft), add_report(weft)}; }
+std::vector<Command> add_runs(CLI::App& weft) {
+  CLI::App* runs = weft.add_subcommand(kRunsGroup, "All runs: find, compare, rank, trace and clear them");
+  runs->require_subcommand(1);
+  return {add_new(weft),           add_doctor(weft),     add_report(weft),     add_runs_list(*runs),
+          add_runs_scan(*runs),    add_runs_show(*runs), add_runs_diff(*runs), add_runs_best(*runs),
+          add_runs_lineage(*runs), add_runs_gc(*runs)};
+}
 
 }  // namespace weft

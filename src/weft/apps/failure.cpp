@@ -46,25 +46,27 @@ int say_error(const std::string& command, const std::string& message, int status
   return status;
 }
 
-int say_failure(const std::string& command) {
+FailureTold failure_told() {
   try {
     throw;
-  } catch (const WorldError& e) { return say_error(command, e.what(), kExitWrongWorld); } catch (const ConfigError& e) {
-    return say_error(command, e.what(), kExitUsage);
-  } catch (const NotSavedError& e) {
-    return say_error(command, e.what(), kExitNotSaved);
-  } catch (const NoCheckpointError& e) {
-    return say_error(command, e.what(), kExitNoCheckpoint);
-  } catch (const HangError& e) { return say_error(command, e.what(), kExitHang); } catch (const CorruptionError& e) {
-    return say_error(command, e.what(), kExitCorrupted);
-  } catch (const SpikesError& e) { return say_error(command, e.what(), kExitSpikes); } catch (const NumericsError& e) {
-    return say_error(command, e.what(), kExitNotFinite);
-  } catch (const Error& e) { return say_error(command, e.what(), kExitFailure); } catch (const CheckFailure& e) {
-    return say_error(command, fmt::format("{}\nThis is a bug in weft: please report it with the command.", e.what()),
-                     kExitFailure);
+  } catch (const WorldError& e) { return {e.what(), kExitWrongWorld}; } catch (const ConfigError& e) {
+    return {e.what(), kExitUsage};
+  } catch (const NotSavedError& e) { return {e.what(), kExitNotSaved}; } catch (const NoCheckpointError& e) {
+    return {e.what(), kExitNoCheckpoint};
+  } catch (const HangError& e) { return {e.what(), kExitHang}; } catch (const CorruptionError& e) {
+    return {e.what(), kExitCorrupted};
+  } catch (const SpikesError& e) { return {e.what(), kExitSpikes}; } catch (const NumericsError& e) {
+    return {e.what(), kExitNotFinite};
+  } catch (const Error& e) { return {e.what(), kExitFailure}; } catch (const CheckFailure& e) {
+    return {fmt::format("{}\nThis is a bug in weft: please report it with the command.", e.what()), kExitFailure};
   } catch (const std::bad_alloc&) {
-    return say_error(command, "out of memory; `weft plan` shows what the recipe needs", kExitFailure);
-  } catch (const std::exception& e) { return say_error(command, e.what(), kExitFailure); }
+    return {"out of memory; `weft plan` shows what the recipe needs", kExitFailure};
+  } catch (const std::exception& e) { return {e.what(), kExitFailure}; }
+}
+
+int say_failure(const std::string& command) {
+  const FailureTold failure = failure_told();
+  return say_error(command, failure.message, failure.status);
 }
 
 namespace {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
+#include <functional>
 #include <iostream>
 #include <optional>
 
@@ -18,10 +19,15 @@
 #include "weft/apps/supervised_attempt.h"
 #include "weft/base/error.h"
 #include "weft/base/fault_point.h"
+#include "weft/base/host_name.h"
 #include "weft/base/is_there.h"
 #include "weft/base/json.h"
+#include "weft/base/version.h"
+#include "weft/history/attempt_file.h"
+#include "weft/history/program_id.h"
 #include "weft/models/hf_config.h"
 #include "weft/plan/phase_plans.h"
+#include "weft/records/clock.h"
 #include "weft/train/room.h"
 #include "weft/train/run_data.h"
 #include "weft/train/run_folder.h"
@@ -199,6 +205,37 @@ double hang_s(const Recipe& recipe) {
   return supervised ? 0.8 * std::atof(supervised->c_str()) : 1.5 * 60 * recipe.run.distributed_timeout_minutes;
 }
 
+// RUN/attempts.jsonl, by the first rank. A run does not depend on it: what cannot be written is told, and left out.
+class AttemptRecord {
+ public:
+  AttemptRecord(const Recipe& recipe, const Machine& machine, const TrainOptions& options) : run_(recipe.run.dir) {
+    std::error_code unknown;
+    const std::filesystem::path from = options.from;
+    write([&] {
+      append_attempt(run_, {.began_s = wall_time_s(),
+                            .weft = kVersion,
+                            .program = id_of_this_program(),
+                            .host = name_of_host(),
+                            .machine = machine.description,
+                            .folder = std::filesystem::current_path(unknown).string(),
+                            .from = options.from.empty() ? "" : std::filesystem::absolute(from, unknown).string(),
+                            .ranks = mesh_sizes_of(recipe).world(),
+                            .launcher = recipe.run.ranks == RanksKind::mpi ? "processes" : "threads"});
+    });
+  }
+  void end(int status, const std::string& reason = "") const {
+    write([&] { append_attempt_end(run_, {.time_s = wall_time_s(), .status = status, .reason = reason}); });
+  }
+
+ private:
+  static void write(const std::function<void()>& f) {
+    try {
+      f();
+    } catch (const FileError& e) { std::cerr << "note: the run goes on without this record: " << e.what() << "\n"; }
+  }
+  std::filesystem::path run_;
+};
+
 // The ranks of this process, of which the first of all speaks and writes.
 int train(const Recipe& recipe, const RankProcess& process, const TrainOptions& options, const RunData& rows) {
   const Machine machine = machine_for(recipe, int(process.here.size()));
@@ -215,9 +252,11 @@ int train(const Recipe& recipe, const RankProcess& process, const TrainOptions& 
   });
   const bool drops = process.leads() && !options.from.empty() && !is_there(recipe.run.dir);
   std::optional<RunLock> lock;
+  std::optional<AttemptRecord> record;
   try {
     if (process.leads()) lock.emplace(begin_run(recipe, machine, phases, rows));
     on_each_rank([&](const ProcessMesh& mesh) { take_chosen(recipe, options.from, *mesh.world); });
+    if (process.leads()) record.emplace(recipe, machine, options);
     listen_to_signals(kStopping);
     const bool finished = train_on_ranks({.recipe = recipe,
                                           .machine = machine,
@@ -225,10 +264,20 @@ int train(const Recipe& recipe, const RankProcess& process, const TrainOptions& 
                                           .run = process.run,
                                           .heartbeat = environment(kHeartbeatFile).value_or(""),
                                           .hang_s = hang_s(recipe),
-                                          .hung = [&](const std::string& why) { end_hung(process, why); },
+                                          .hung =
+                                              [&](const std::string& why) {
+                                                if (record) record->end(kExitHang, why);
+                                                end_hung(process, why);
+                                              },
                                           .rows = &rows});
-    return finished ? kExitOk : status_of_stop();
+    const int status = finished ? kExitOk : status_of_stop();
+    if (record) record->end(status);
+    return status;
   } catch (...) {
+    if (record) {
+      const FailureTold failure = failure_told();
+      record->end(failure.status, failure.message);
+    }
     if (drops && lock) drop_run_folder(recipe);  // without its lock it is another process's
     throw;
   }

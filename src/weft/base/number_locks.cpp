@@ -6,7 +6,9 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <cstring>
+#include <thread>
 
 #include "weft/base/error.h"
 
@@ -61,8 +63,16 @@ RunLock::RunLock(const std::filesystem::path& dir) {
   const std::filesystem::path file = dir / "run.lock";
   fd_ = Descriptor(::open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644));
   if (fd_ < 0) throw FileError(fmt::format("{}: cannot be opened: {}", file.string(), std::strerror(errno)));
-  if (::flock(fd_, LOCK_EX | LOCK_NB) == 0) return;
-  if (errno == EWOULDBLOCK)
+  // Who looks whether a run is running shares its lock for some microseconds (history/run_facts.cpp).
+  constexpr int kMostLooks = 10;
+  int reason = 0;
+  for (int look = 0; look < kMostLooks; ++look) {
+    if (::flock(fd_, LOCK_EX | LOCK_NB) == 0) return;
+    reason = errno;
+    if (reason != EWOULDBLOCK) break;
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+  if (reason == EWOULDBLOCK)
     throw ConfigError(
         fmt::format("run.dir = \"{}\" is in use by another weft: wait for it, or choose another", dir.string()));
   fd_ = Descriptor();  // a file system without locks: two runs in one folder are then not noticed

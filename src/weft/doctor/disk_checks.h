@@ -1,0 +1,20 @@
+// Whether the disk of a run folder does what checkpoints rely on, and how fast.
+#pragma once
+#include <filesystem>
+
+#include "weft/doctor/finding.h"
+
+namespace weft {
+
+struct DiskUse {
+  int64_t checkpoint_bytes = 0;    // of one; 0: not known
+  int64_t checkpoints = 0;         // that are there at once; 0: all that are made
+  int64_t probe_bytes = 64 << 20;  // to write for the measurement
+};
+
+// Tries it in a folder of its own in `folder`, or in its nearest parent that is there, and removes that again. Takes as
+// long as the disk for DiskUse::probe_bytes. What cannot be tried is a finding, not an error; only a `folder` without
+// any parent throws FileError.
+HealthFindings check_disk(const std::filesystem::path& folder, const DiskUse& use);
+
+}  // namespace weft

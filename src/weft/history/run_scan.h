@@ -1,0 +1,40 @@
+// Runs are found by looking for their folders; the index saves reading again those that have not changed.
+#pragma once
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "weft/history/run_facts.h"
+#include "weft/history/run_index.h"
+
+namespace weft {
+
+// The run folders in and below `root` (which may be one itself), as absolute paths in the order of their names. It does
+// not look into run folders, folders whose name begins with a dot, or beyond kDeepestRun levels; of links to folders it
+// follows those to a run. What cannot be read is said in `notes`. Throws FileError where `root` is no folder.
+inline constexpr int kDeepestRun = 16;
+std::vector<std::string> find_run_folders(const std::filesystem::path& root, std::vector<std::string>& notes);
+
+struct ScannedRuns {
+  std::vector<RunFacts> runs = {};      // in the order of their paths
+  std::vector<std::string> notes = {};  // what could not be looked at
+  int64_t num_read = 0;                 // of these runs, so many were read anew
+};
+
+enum class ScanWay : uint8_t { what_changed, everything };
+
+// Looks through all roots of the index and brings it up to date: reads new and changed run folders, and forgets those
+// that are gone. The runs of a root that is not there now (a share that is not mounted) stay, as `away`. A folder that
+// cannot be read as a run's is a note. Throws FileError where the index cannot be read; where it cannot be written,
+// that is a note.
+ScannedRuns scan_runs(RunIndex& index, ScanWay way = ScanWay::what_changed);
+
+// `folder` as a root: absolute, links resolved. Throws FileError where it is no folder.
+std::string root_of(const std::filesystem::path& folder);
+
+// The one run that `name` means: by the path of its folder, its id or a beginning of it of at least four digits, or the
+// last parts of its path ("first", "runs/first"). Throws ConfigError where there is none, which names the nearest, or
+// several, which it lists.
+const RunFacts& find_run(const std::vector<RunFacts>& runs, const std::string& name);
+
+}  // namespace weft
