@@ -10,8 +10,9 @@
 namespace weft {
 namespace {
 
+// Words. A setting's name, with its dot, stays as a recipe has it.
 std::string label_of(std::string key) {
-  std::replace(key.begin(), key.end(), '_', ' ');
+  if (key.find('.') == std::string::npos) std::replace(key.begin(), key.end(), '_', ' ');
   return key;
 }
 
