@@ -147,7 +147,7 @@ TEST(Fleet, KeepsTheAnswerBeforeWhereTheCommandFails) {
   const auto never = [] { return false; };
   EXPECT_THROW(fleet.ask(never), Error);
   testing::spill(file, "4");
-  EXPECT_EQ(fleet.ask(never).ranks, 4);
+  EXPECT_EQ(fleet.ask(never)->ranks, 4);
   bool changed = false;
   const auto looks = [&] { return changed = changed || fleet.has_changed(); };
   EXPECT_FALSE(testing::wait_until(looks, 20));
@@ -155,11 +155,17 @@ TEST(Fleet, KeepsTheAnswerBeforeWhereTheCommandFails) {
   EXPECT_TRUE(testing::wait_until(looks));
   EXPECT_EQ(fleet.ask_last().ranks, 3);
   fs::remove(file);
-  EXPECT_EQ(fleet.ask(never).ranks, 3);
+  EXPECT_EQ(fleet.ask(never)->ranks, 3);
   EXPECT_SAYS(fleet.problem(), "ended with status 1");
   testing::spill(file, "a slots=2");
-  EXPECT_EQ(fleet.ask(never).ranks, 3);
+  EXPECT_EQ(fleet.ask(never)->ranks, 3);
   EXPECT_SAYS(fleet.problem(), "ranks are threads of this process");
+}
+
+// The first question may be under way then: it is not an answer that is missing.
+TEST(Fleet, ARunThatIsToStopWaitsForNoAnswer) {
+  Fleet fleet(fleet_recipe("[fleet]\navailable = \"sleep 30\"\n"));
+  EXPECT_FALSE(fleet.ask([] { return true; }));
 }
 
 // Runs of a small model on two ranks or one.

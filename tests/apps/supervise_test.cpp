@@ -83,6 +83,12 @@ TEST(Attempts, OfARunThatWasAskedToStopNoneFollows) {
     end.asked = true;
     EXPECT_EQ(Attempts(3).judge(end, false).status, status);
   }
+  for (AttemptEnd early : {ended_by(SIGTERM), ended_with(128 + SIGTERM)}) {  // the second: a launcher's status
+    EXPECT_EQ(cause_of(early), AttemptCause::killed) << "by somebody else";
+    early.asked = true;
+    EXPECT_EQ(cause_of(early), AttemptCause::preempted) << "before it listened, by what the supervisor sent";
+    EXPECT_EQ(Attempts(3).judge(early, false).status, 75);
+  }
   end = ended_by(SIGKILL);
   end.asked = end.at_once = true;
   EXPECT_EQ(Attempts(3).judge(end, false).status, 130);

@@ -29,6 +29,8 @@ int signal_of(int raw) { return status_of(raw) - kBySignal; }
 AttemptCause cause_of(const AttemptEnd& end) {
   if (end.hang) return AttemptCause::hang;
   const int status = status_of(end.raw);
+  // The supervisor's own signal ends a run that has not begun to listen: it has nothing that it could save.
+  if (end.asked && !end.at_once && status == kBySignal + SIGTERM) return AttemptCause::preempted;
   switch (status) {
     case kExitOk:
       return end.last.section == RunSection::finished ? AttemptCause::finished : AttemptCause::ended_early;

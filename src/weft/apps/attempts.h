@@ -10,7 +10,7 @@ namespace weft {
 // Why an attempt ended.
 enum class AttemptCause : uint8_t {
   finished,
-  preempted,      // asked to stop, and saved
+  preempted,      // asked to stop, and saved; or before there was anything to save
   moved,          // asked to save, to go on with other ranks
   usage,          // a recipe or command that cannot be run
   hang,           // ended by itself, or by the supervisor

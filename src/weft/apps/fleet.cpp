@@ -56,13 +56,14 @@ Available Fleet::without_lost(Available all) const {
   return all;
 }
 
-Available Fleet::ask(const std::function<bool()>& is_asked_to_stop) {
+std::optional<Available> Fleet::ask(const std::function<bool()>& is_asked_to_stop) {
   question_.reset();
   probes_.clear();
   asking_ = false;
   next_s_ = now_s() + poll_s_;
   if (command_.empty()) return without_lost(read(nullptr));
   const ChildCommand::Answer answer = asked().wait(is_asked_to_stop);
+  if (is_asked_to_stop()) return std::nullopt;
   return without_lost(read(&answer));
 }
 

@@ -20,8 +20,9 @@ class Fleet {
   bool tells() const { return !command_.empty() || !hostfile_.empty(); }
 
   // Asks, and waits for the answer: all that there is, but for hosts that are lost. Where the command fails, or the
-  // file cannot be read, the answer before stands, and `problem` says why; Error where there was none before.
-  Available ask(const std::function<bool()>& is_asked_to_stop);
+  // file cannot be read, the answer before stands, and `problem` says why; Error where there was none before. None: the
+  // run is to stop, and nothing was read.
+  std::optional<Available> ask(const std::function<bool()>& is_asked_to_stop);
   const std::string& problem() const { return problem_; }
 
   // Tries each of several hosts, as mpirun would reach it: those that do not answer are lost until they do. Returns

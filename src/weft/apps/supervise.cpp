@@ -93,15 +93,15 @@ class Supervisor {
     while (fleet_.tells()) {
       const std::vector<std::string> lost =
           after_an_attempt || told ? fleet_.find_lost(asked()) : std::vector<std::string>();
-      const Available available = fleet_.ask(asked());
-      if (requests_.asked()) return false;
-      tell_fleet(available, lost);
-      if (std::optional<NextRanks> next = next_for(available)) {
-        tell_layout(*next, available);
+      const std::optional<Available> available = fleet_.ask(asked());
+      if (!available || requests_.asked()) return false;
+      tell_fleet(*available, lost);
+      if (std::optional<NextRanks> next = next_for(*available)) {
+        tell_layout(*next, *available);
         ranks_ = std::move(next);
         return true;
       }
-      if (!std::exchange(told, true)) tell_waiting(available);
+      if (!std::exchange(told, true)) tell_waiting(*available);
       constexpr double kLeast_s = 0.2;
       if (!wait(std::max(kLeast_s, recipe_.fleet.poll_seconds))) return false;
     }
