@@ -335,6 +335,10 @@ std::vector<RecipeKey> recipe_keys(Recipe& r) {
        "of the task toxicity: a file of words, one a line, that make an answer toxic", kMayChange},
 
       {"parallel.dp", &p.dp, count(1), "data parallel ranks: each trains on a share of the batch", kMayChange},
+      {"parallel.micro_batches", &p.micro_batches, count(1),
+       "micro-batches of a step that each of the dp ranks computes, as [6, 2], for ranks that are not equally fast; "
+       "their sum is train.global_batch_size / train.micro_batch_size; empty: equally many (docs/unequal_shares.md)",
+       kMayChange},
       {"parallel.tp", &p.tp, count(1), "tensor parallel ranks", kMayChange},
       {"parallel.pp", &p.pp, count(1), "pipeline stages", kMayChange},
       {"parallel.cp", &p.cp, count(1), "context parallel ranks: each has a share of every sequence's tokens",

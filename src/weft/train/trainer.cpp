@@ -45,6 +45,14 @@ std::vector<int> stages_of(const MeshSizes& sizes) {
   return stages;
 }
 
+// Likewise, how many micro-batches it has; none where all have as many.
+std::vector<double> micro_batches_of_ranks(const StepSpec& step) {
+  std::vector<double> work;
+  for (int r = 0; r < step.mesh.world() && !step.order.unequal.empty(); ++r)
+    work.push_back(double(step.order.unequal[size_t(place_of(step.mesh, r).dp)]));
+  return work;
+}
+
 // None: they lie otherwise.
 std::optional<KeptArenas> arenas_for(const Recipe& recipe, CarriedRun* carried) {
   if (carried == nullptr) return {};
@@ -63,7 +71,7 @@ Trainer::Trainer(RunPlan plan, const Setup& setup)
       machine_(setup.machine),
       stop_(setup.stop),
       signs_(setup.signs),
-      stragglers_(stages_of(setup.mesh.sizes)),
+      stragglers_(stages_of(setup.mesh.sizes), micro_batches_of_ranks(plan.step)),
       rank_(std::move(plan), machine_, machine_.late ? setup.mesh : timed(setup.mesh, waits_, {.now_s = now_s}),
             arenas_for(recipe_, setup.phases.carried)),
       data_(setup.data != nullptr && setup.data->train
