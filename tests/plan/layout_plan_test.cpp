@@ -195,6 +195,25 @@ TEST(LayoutPlanSlow, FrozenModelsScoreOnEveryLayoutWithinThePlan) {
   }
 }
 
+// The rank with more micro-batches keeps more of them with gpipe, and sends more between stages; in classes of its own.
+TEST(LayoutPlan, RanksWithUnequalSharesUseWhatWasPlannedForEach) {
+  const std::vector<std::string> gpipe{"parallel.dp=2", "parallel.micro_batches=[5, 2]", "parallel.pp=2",
+                                       "parallel.pipeline_schedule=gpipe", "train.global_batch_size=7"};
+  expect_planned("llama-gqa", gpipe);
+  expect_planned("llama3-rope-tied", {"parallel.dp=2", "parallel.micro_batches=[2, 31]", "parallel.zero_stage=1",
+                                      "train.numerics=invariant", "train.global_batch_size=33"});
+  const Recipe recipe = recipe_of(golden("llama-gqa"), gpipe);
+  const LayoutPlan all = plan_layout(recipe, WorkspaceModel());
+  EXPECT_EQ(all.classes.size(), 4u);
+  for (const RankClass& c : all.classes)
+    for (const int rank : c.ranks) {
+      const MemoryPlan own = plan_run(recipe, WorkspaceModel(), rank).memory;
+      EXPECT_EQ(own.total_bytes(), c.plan.total_bytes()) << rank;
+      EXPECT_EQ(own.traffic.counts(), c.plan.traffic.counts()) << rank;
+      EXPECT_EQ(own.chunks[0].slots.till_wgrad, place_of(mesh_sizes_of(recipe), rank).dp == 0 ? 5 : 2) << rank;
+    }
+}
+
 // The plan runs a loop of the schedule a few times, the step all times.
 TEST(LayoutPlan, ManyMicroBatchesAreRunAsTheyWerePlanned) {
   const std::string batch = "train.global_batch_size=";

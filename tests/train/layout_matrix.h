@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <map>
+#include <numeric>
 #include <random>
 #include <set>
 
@@ -14,6 +15,7 @@
 #include "weft/apps/backends.h"
 #include "weft/plan/recompute_budget.h"
 #include "weft/plan/teacher.h"
+#include "weft/schedule/shares.h"
 #include "weft/train/store_teacher.h"
 
 namespace weft::testing {
@@ -127,6 +129,23 @@ inline std::string pipeline_layout_of(const std::string& kind, int stages) {
   blocks.front() = kind == "embedding alone" ? 0 : left;
   blocks.back() = stages == 1 || kind == "embedding alone" ? left : 0;
   return fmt::format("[{}]", fmt::join(blocks, ","));
+}
+
+// Whether data-parallel ranks may have unequally many micro-batches: nothing passes between them within one.
+inline bool takes_unequal_shares(const Choice& c) {
+  const auto is = [&](const char* key, std::initializer_list<const char*> values) {
+    const auto found = c.find(key);
+    return found == c.end() || std::find(values.begin(), values.end(), found->second) != values.end();
+  };
+  return is("parallel.zero_stage", {"0", "1"}) && is("parallel.ep", {"1"}) &&
+         is("parallel.frozen_shard_size", {"0", "1"}) && is("parallel.frozen_ep", {"0", "1"}) &&
+         is("teacher", {"in memory", "stored"});
+}
+// The last data-parallel ranks have the most of a batch of 12.
+inline std::string unequal_shares(const Choice& c) {
+  std::vector<double> weights(size_t(std::stoi(c.at("parallel.dp"))));
+  std::iota(weights.begin(), weights.end(), 1.0);
+  return text_of_shares(shares_by_weight(weights, 12 / std::stoi(c.at("train.micro_batch_size"))));
 }
 
 // Whether losses may be near 0.
@@ -299,6 +318,8 @@ class LayoutMatrix : public ::testing::Test {
     for (const auto& [key, value] : c)
       if (key.find('.') != std::string::npos && key != "data.mask" && key != "parallel.pipeline_layout")
         all.push_back(key + "=" + value);
+    if (c.count("shares") && c.at("shares") == "unequal" && takes_unequal_shares(c))
+      all.push_back("parallel.micro_batches=" + unequal_shares(c));
     if (c.count("parallel.pipeline_layout") && c.at("parallel.pipeline_layout") != "balanced") {
       const Pipeline p = pipeline_of(parse_recipe("", "matrix", all));
       all.push_back("parallel.pipeline_layout=" +
@@ -522,6 +543,7 @@ class LayoutMatrix : public ::testing::Test {
     Choice c;
     for (const auto* features : {&kRuns, &kCuts})
       for (const Feature& f : *features) c[f.key] = f.values[gen() % f.values.size()];
+    c["shares"] = std::mt19937(gen)() % 2 == 0 ? "equal" : "unequal";  // the numbers that follow stay as they were
     return heeded(c);
   }
 

@@ -209,6 +209,26 @@ TEST(LayoutsSlow, InvariantNumericsWithMomentsIn8BitsGiveTheSameBitsForAnyLayout
     expect_same_bits(name, {"optimizer.name=adamw8bit", "optimizer.min_8bit_size=500"}, kCutsOfRanks);
 }
 
+// Each rank has leaves of its own, which are the batch's micro-batches in their order.
+TEST(Layouts, InvariantNumericsGiveTheSameBitsForUnequalShares) {
+  const std::vector<std::string> base{"train.numerics=invariant",    "train.micro_batch_size=1",
+                                      "train.global_batch_size=12",  "train.train_iters=3",
+                                      "optimizer.lr_warmup_iters=1", "model.hidden_dropout=0.1"};
+  const Outcome one = run_case("llama3-rope-tied", "cpu", base);
+  using Words = std::vector<std::string>;
+  for (const Words& layout : {Words{"parallel.dp=2", "parallel.micro_batches=[9, 3]"},
+                              Words{"parallel.dp=3", "parallel.micro_batches=[1, 7, 4]", "parallel.pp=2",
+                                    "parallel.zero_stage=1", "parallel.pipeline_schedule=zb_h1"}}) {
+    Words all = base;
+    all.insert(all.end(), layout.begin(), layout.end());
+    const Outcome many = run_case("llama3-rope-tied", "cpu", all);
+    EXPECT_TRUE(many.weights == one.weights) << layout[1];
+    EXPECT_TRUE(many.optimizer == one.optimizer) << layout[1];
+    for (size_t i = 0; i < one.metrics.steps.size(); ++i)
+      EXPECT_TRUE(same_number(many.metrics.steps[i].loss, one.metrics.steps[i].loss)) << layout[1];
+  }
+}
+
 // The control of the tests above: sums in the order of the ranks are not the same bits.
 TEST(Layouts, FastNumericsDependOnTheLayout) {
   const std::vector<std::string> base{"train.micro_batch_size=1", "train.train_iters=4", "optimizer.lr_warmup_iters=1"};

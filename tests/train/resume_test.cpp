@@ -110,7 +110,8 @@ TEST(ResumeSlow, OfOneRanksCheckpointIsTheSameOnAnyLayout) {
   expect_goes_on_as({}, {{"parallel.pp=2"},
                          {"parallel.pp=2", "parallel.dp=2", "parallel.zero_stage=3"},
                          {"parallel.dp=4", "parallel.zero_stage=2", "parallel.zero_shard_size=2"},
-                         {"parallel.pp=4", "parallel.pipeline_schedule=zb_h1"}});
+                         {"parallel.pp=4", "parallel.pipeline_schedule=zb_h1"},
+                         {"parallel.dp=2", "parallel.micro_batches=[5, 3]", "parallel.zero_stage=1"}});
 }
 
 // The corrections of routers are part of the model: they move on from where they were.

@@ -37,6 +37,18 @@ TEST(StragglerWatch, ARankThatKeepsUpForAWindowBeginsAnew) {
   EXPECT_EQ(watch.add(100, slow, waits).at(0).since_step, 51);
 }
 
+// The second rank has three times as many micro-batches; the third is slow with one.
+TEST(StragglerWatch, RanksAreComparedByTheWorkThatTheyWereGiven) {
+  StragglerWatch watch({0, 0, 0}, {2, 6, 1});
+  const Times waits{0, 0, 0}, times{2, 6, 2};
+  for (int64_t step = 10; step <= 40; step += 10) EXPECT_TRUE(watch.add(step, times, waits).empty()) << step;
+  const auto news = watch.add(50, times, waits);
+  ASSERT_EQ(news.size(), 1u);
+  EXPECT_EQ(news[0].rank, 2);
+  EXPECT_EQ(news[0].compute_s, 2);
+  EXPECT_EQ(news[0].median_s, 1);
+}
+
 TEST(StragglerWatch, RanksOfOtherWorkAreNotCompared) {
   StragglerWatch watch({0, 1, 1});
   for (int64_t step = 10; step <= 100; step += 10)

@@ -15,6 +15,7 @@
 #include "weft/plan/phase_plans.h"
 #include "weft/plan/step_data.h"
 #include "weft/schedule/draw.h"
+#include "weft/schedule/shares.h"
 #include "weft/train/run_data.h"
 #include "weft/train/run_length.h"
 
@@ -118,6 +119,8 @@ void print(const LayoutPlan& plan, const Machine& machine) {
   const RankClass& largest = plan.classes[0];
   const Arithmetic& a = largest.plan.arithmetic;
   const int world = plan.run.step.mesh.world();
+  if (const auto& shares = plan.run.step.order.unequal; !shares.empty())
+    std::cout << fmt::format("micro-batches of each data-parallel rank: {}\n\n", text_of_shares(shares));
   if (plan.classes.size() > 1)
     std::cout << summary_of(plan) << fmt::format("\nthe largest: {}\n", to_string(largest, plan.run.step.mesh));
   std::cout << to_string(largest.plan) << (largest.plan.traffic.counts().empty() ? "" : "\n")

@@ -170,6 +170,7 @@ Recipe with_choice(const Recipe& recipe, const LayoutChoice& c) {
   p.sequence_parallel = c.sequence_parallel;
   if (!c.order.empty()) p.order = c.order;
   p.pipeline_layout.clear();
+  p.micro_batches.clear();
   fit_frozen(p);
   return r;
 }

@@ -407,7 +407,7 @@ RunWork work_of(const Recipe& recipe, const RunPlan& plan, const ClusterSpec& cl
   RunWork run{
       .mesh = plan.step.mesh,
       .pipeline = plan.step.pipeline,
-      .num_micro_batches = plan.step.order.num_micro_batches,
+      .num_micro_batches = plan.step.order.of_rank(plan.step.order.busiest()).num_micro_batches,
       .tokens = double(recipe.train.global_batch_size * sequences_of_sample(recipe)) * double(recipe.train.seq_length)};
   run.generation = cluster.device.generation;
   run.arithmetic = measure_arithmetic(plan.model, plan.step, *plan.optimizer, WorkspaceModel());
@@ -420,7 +420,8 @@ RunWork work_of(const Recipe& recipe, const RunPlan& plan, const ClusterSpec& cl
       run.kinds.push_back(stage_beside_teacher(with_layout, plan, stage, run, cluster, format));
       continue;
     }
-    const int rank = rank_at(run.mesh, {.dp = 0, .pp = stage, .cp = 0, .tp = 0});
+    // With unequal shares the others wait for the rank with the most micro-batches.
+    const int rank = rank_at(run.mesh, {.dp = int(plan.step.order.busiest()), .pp = stage, .cp = 0, .tp = 0});
     const StepSpec step = step_of(with_layout, plan, rank);
     const auto [at, is_new] = known.try_emplace(kind_text(plan, step), int(run.kinds.size()));
     if (is_new) run.kinds.push_back(stage_work(plan, step, run, cluster, format));

@@ -74,7 +74,10 @@ Pipeline pipeline_of(const Recipe& r) {
   return make_pipeline(p.pipeline_schedule, int(p.pp), int(p.virtual_pipeline_parallel_size));
 }
 
+// The rank with the most has so many.
 int64_t num_micro_batches_of(const Recipe& r) {
+  const auto& shares = r.parallel.micro_batches;
+  if (!shares.empty()) return *std::max_element(shares.begin(), shares.end());
   return r.train.global_batch_size / r.train.micro_batch_size / r.parallel.dp;
 }
 
@@ -85,7 +88,9 @@ GradientOrder gradient_order_of(const Recipe& r) {
           .ranks = mesh.dp,
           .zero_stage = mesh.shards > 1 ? int(r.parallel.zero_stage) : 0,
           .shards = mesh.shards,
-          .reduces_in_bf16 = r.train.grad_reduce_dtype == ReduceDtype::bf16};
+          .reduces_in_bf16 = r.train.grad_reduce_dtype == ReduceDtype::bf16,
+          .unequal = has_unequal_shares(r.parallel) ? r.parallel.micro_batches : std::vector<int64_t>(),
+          .shares_vary = r.train.rebalance && r.parallel.dp > 1};
 }
 
 ContextPlan context_plan_of(const Recipe& r) {

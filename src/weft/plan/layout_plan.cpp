@@ -32,9 +32,10 @@ void add_stage(std::vector<RankClass>& classes, RankClass c, bool same_traffic) 
   known->num_ranks += c.num_ranks;
 }
 
-void add_places(std::vector<RankClass>& classes, RankClass c) {
-  const auto known =
-      std::find_if(classes.begin(), classes.end(), [&](const RankClass& k) { return same_memory(k, c); });
+void add_places(std::vector<RankClass>& classes, RankClass c, bool same_traffic) {
+  const auto known = std::find_if(classes.begin(), classes.end(), [&](const RankClass& k) {
+    return same_memory(k, c) && (!same_traffic || k.plan.traffic == c.plan.traffic);
+  });
   if (known == classes.end()) return classes.push_back(std::move(c));
   std::vector<int> both;
   std::set_union(known->tp_ranks.begin(), known->tp_ranks.end(), c.tp_ranks.begin(), c.tp_ranks.end(),
@@ -69,12 +70,14 @@ std::vector<RankClass> stage_classes(const Recipe& recipe, const RunPlan& run, c
       if (!runs_alike(run.model, last.step, step))
         last.plan = measure_memory(run.model, step, *run.optimizer, workspace);
       last.step = step;
-      add_places(of_stage, {.stages = {stage},
-                            .tp_ranks = {tp_ranks.begin(), tp_ranks.end()},
-                            .ranks = std::move(ranks),
-                            .rank = step.rank,
-                            .num_ranks = int64_t(places.size()),
-                            .plan = last.plan});
+      add_places(of_stage,
+                 {.stages = {stage},
+                  .tp_ranks = {tp_ranks.begin(), tp_ranks.end()},
+                  .ranks = std::move(ranks),
+                  .rank = step.rank,
+                  .num_ranks = int64_t(places.size()),
+                  .plan = last.plan},
+                 !run.step.order.unequal.empty());
     }
     for (RankClass& c : of_stage) add_stage(classes, std::move(c), recipe.optimizer.name != OptimizerKind::muon);
   }

@@ -52,8 +52,7 @@ class StatesOfStage {
   ParamStore::StateBytes at(MeshPlace place) {
     place.pp = place_of(step_.mesh, step_.rank).pp;
     const ProcessMesh mesh = dry_mesh(step_.mesh, rank_at(step_.mesh, place));
-    GradientOrder order = step_.order;
-    order.rank = place.dp;
+    const GradientOrder order = step_.order.of_rank(place.dp);
     std::vector<int64_t> key;
     for (const ReplicaSet set : kReplicaSets) {
       const CutRanks cut = replica_group(mesh, set, order).cut();
@@ -111,6 +110,21 @@ std::vector<Places> split_by_teacher(const std::vector<Places>& classes, const S
   return split;
 }
 
+// Splits each class by how many micro-batches its ranks have.
+std::vector<Places> split_by_micro_batches(std::vector<Places> classes, const StepSpec& step) {
+  const std::vector<int64_t>& shares = step.order.unequal;
+  if (shares.empty()) return classes;
+  std::vector<Places> split;
+  for (const Places& places : classes) {
+    std::map<int64_t, Places> alike;
+    for (const int place : places)
+      alike[shares[size_t(place_of(step.mesh, rank_at_place(step.mesh, 0, place)).dp)]].push_back(place);
+    for (auto& [count, of_class] : alike) split.push_back(std::move(of_class));
+  }
+  std::sort(split.begin(), split.end());
+  return split;
+}
+
 std::vector<Places> student_classes(const Recipe& recipe, const RunPlan& run, const StepSpec& step,
                                     const std::vector<int>& tp) {
   const UpdateKind update = update_of(recipe);
@@ -152,7 +166,7 @@ std::vector<Places> student_classes(const Recipe& recipe, const RunPlan& run, co
 
 std::vector<Places> update_classes(const Recipe& recipe, const RunPlan& run, const StepSpec& step,
                                    const std::vector<int>& tp) {
-  std::vector<Places> classes = student_classes(recipe, run, step, tp);
+  std::vector<Places> classes = split_by_micro_batches(student_classes(recipe, run, step, tp), step);
   return step.teacher && step.teacher->apart ? split_by_teacher(classes, step) : classes;
 }
 

@@ -13,7 +13,7 @@ std::vector<std::vector<int>> tp_classes(const RunPlan& run);
 // Groups the places of these tensor-parallel ranks, of the stage of `step`, by memory that is the same for certain.
 // Where the optimizer updates whole matrices, they are those that keep as much state, and to which matrices of the same
 // shapes fall; where its state is codes, those that touch as many code blocks. Beside a teacher with axes of its own,
-// those that have the same of it.
+// those that have the same of it; and always those that have as many micro-batches.
 std::vector<Places> update_classes(const Recipe& recipe, const RunPlan& run, const StepSpec& step,
                                    const std::vector<int>& tp);
 int rank_at_place(const MeshSizes& mesh, int stage, int place);

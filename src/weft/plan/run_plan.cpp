@@ -291,8 +291,7 @@ StepSpec step_of(const Recipe& r, const ModelSpec& model, int rank, const HfConf
   const MeshSizes mesh = mesh_sizes_of(r);
   const Pipeline pipeline = pipeline_of(r);
   const MeshPlace at = place_of(mesh, rank);
-  GradientOrder order = gradient_order_of(r);
-  order.rank = at.dp;
+  const GradientOrder order = gradient_order_of(r).of_rank(at.dp);
   const bool counts_experts = model.has_experts() && model.experts.global_aux_loss_coef > 0;
   const int first = 0, last = place_of(pipeline, pipeline.num_virtual_stages() - 1).stage;
   StepSpec step{

@@ -50,6 +50,7 @@ struct Recipe {
     int64_t eval_interval = 0, eval_iters = 0, log_interval = 10;
     bool log_grad_norms = false;
     int64_t check_replicas_interval = 0;  // 0: only before a save
+    bool rebalance = false;
     SpikeAction on_spike = SpikeAction::none;
     double spike_sigma_factor = 6;
     int64_t spike_window = 128, max_spikes = 8;  // steps; spikes among so many batches
@@ -126,6 +127,7 @@ struct Recipe {
     std::string memory_budget = {};  // of recompute "budget", which needs it: a size (base/byte_size.h)
     int64_t virtual_pipeline_parallel_size = 0;
     std::vector<int64_t> pipeline_layout = {};
+    std::vector<int64_t> micro_batches = {};  // of a step, [dp]; empty: equal shares
     bool operator==(const Parallel&) const = default;
   } parallel;
   struct Checkpoint {
@@ -184,6 +186,8 @@ bool has_reference(ObjectiveKind objective);
 // Whether a model with weights of its own is frozen beside the trained one: a teacher, or a reference. That of an
 // adapter which begins as nothing has none, as it is the model itself, unless its numbers are stored before the run.
 bool has_frozen_model(const Recipe& recipe);
+// Whether data-parallel ranks have unequally many micro-batches (parallel.micro_batches).
+bool has_unequal_shares(const Recipe::Parallel& parallel);
 // How many sequences go through the model for one of what train.global_batch_size counts.
 int64_t sequences_of_sample(const Recipe& recipe);
 

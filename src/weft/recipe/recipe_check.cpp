@@ -1,5 +1,6 @@
 // Checks a recipe as a whole: values that contradict each other. What cannot run: recipe_supported.cpp.
 #include <algorithm>
+#include <functional>
 #include <numeric>
 #include <utility>
 
@@ -11,6 +12,7 @@
 #include "weft/recipe/recipe_keys.h"
 #include "weft/recipe/recipe_phases.h"
 #include "weft/schedule/pipeline.h"
+#include "weft/schedule/shares.h"
 
 namespace weft {
 namespace {
@@ -85,6 +87,31 @@ std::string nearest_batch(const Recipe::Train& t, const Recipe::Parallel& p) {
   return fmt::format("train.global_batch_size = {}", down ? below : above);
 }
 
+// Those that were given, cut to the batch and to the ranks that there are.
+std::string nearest_shares(const Recipe::Train& t, const Recipe::Parallel& p) {
+  const int64_t all = t.global_batch_size / t.micro_batch_size;
+  if (p.dp > all || ranks_of(p) > kMostRanks) return "parallel.micro_batches = [] and parallel.dp = 1";
+  std::vector<double> weights(p.micro_batches.begin(), p.micro_batches.end());
+  weights.resize(size_t(p.dp), weights.back());
+  return fmt::format("parallel.micro_batches = {}", text_of_shares(shares_by_weight(weights, all)));
+}
+
+void check_shares(const Recipe::Train& t, const Recipe::Parallel& p, Conflicts& c) {
+  const auto& shares = p.micro_batches;
+  const double sum = std::accumulate(shares.begin(), shares.end(), 0.0);  // of any numbers
+  c.unless(int64_t(shares.size()) == p.dp && sum == double(t.global_batch_size / t.micro_batch_size),
+           {.key = "parallel.micro_batches",
+            .others = {"parallel.dp", "train.global_batch_size", "train.micro_batch_size"},
+            .expected = fmt::format("a number for each of parallel.dp = {} ranks, together train.global_batch_size / "
+                                    "train.micro_batch_size = {} / {}, or none: equal shares",
+                                    p.dp, t.global_batch_size, t.micro_batch_size),
+            .nearest = nearest_shares(t, p)});
+  c.unless(*std::max_element(shares.begin(), shares.end()) <= kMostMicroBatches,
+           {.key = "parallel.micro_batches",
+            .others = {},
+            .expected = fmt::format("at most {} micro-batches of a rank", kMostMicroBatches)});
+}
+
 void check_batches(const Recipe::Train& t, const Recipe::Parallel& p, Conflicts& c) {
   if (t.global_batch_size % t.micro_batch_size != 0)
     c.add({.key = "train.global_batch_size",
@@ -92,6 +119,8 @@ void check_batches(const Recipe::Train& t, const Recipe::Parallel& p, Conflicts&
            .expected =
                fmt::format("a multiple of train.micro_batch_size x parallel.dp = {} x {}", t.micro_batch_size, p.dp),
            .nearest = nearest_batch(t, p)});
+  else if (!p.micro_batches.empty())
+    return check_shares(t, p, c);
   else if (t.global_batch_size / t.micro_batch_size % p.dp != 0 && ranks_of(p) <= kMostRanks)
     c.add({.key = "parallel.dp",
            .others = {"train.global_batch_size", "train.micro_batch_size"},
@@ -121,7 +150,8 @@ void check_reduction(const Recipe::Train& t, Conflicts& c) {
 // Other shards would be right for another dp.
 void check_shards(const Recipe::Train& t, const Recipe::Parallel& p, Conflicts& c) {
   const int64_t shards_at = p.zero_shard_size;
-  if (shards_at == 0 || ranks_of(p) > kMostRanks || p.dp * p.cp % shards_at == 0 || !dp_fits(t, p.dp)) return;
+  if (shards_at == 0 || ranks_of(p) > kMostRanks || p.dp * p.cp % shards_at == 0) return;
+  if (p.micro_batches.empty() && !dp_fits(t, p.dp)) return;
   const int64_t ranks = p.dp * p.cp;
   const auto fits = [&](int64_t shards) { return ranks % shards == 0 && (shards > 1 || ranks == 1); };
   c.add({.key = "parallel.zero_shard_size",
@@ -431,6 +461,11 @@ std::string_view data_key_of(ObjectiveKind objective) {
       break;
   }
   return "data.examples";
+}
+
+bool has_unequal_shares(const Recipe::Parallel& p) {
+  return std::adjacent_find(p.micro_batches.begin(), p.micro_batches.end(), std::not_equal_to<>()) !=
+         p.micro_batches.end();
 }
 
 bool reads_tokens(ObjectiveKind objective) { return data_key_of(objective) == "data.train"; }

@@ -145,6 +145,10 @@ std::vector<RecipeKey> recipe_keys(Recipe& r) {
        "steps between comparisons of what several ranks hold alike, by hashes: where one differs the run ends with "
        "status 87 (docs/operations.md); each save begins with one, 0: only that",
        kMayChange},
+      {"train.rebalance", &t.rebalance, anything(),
+       "a data parallel rank that is slower than the others gets fewer of a step's micro-batches, and others more, "
+       "while the run goes on (docs/unequal_shares.md)",
+       kMayChange},
       {"train.on_spike", choice(t.on_spike), anything(),
        "a step whose loss or gradient norm stands out of those before it: is taken as any other; leaves its update out "
        "(OLMo-core's SkipStepOptimizer); or the run goes back to its newest regular checkpoint, and on from there "
@@ -335,6 +339,10 @@ std::vector<RecipeKey> recipe_keys(Recipe& r) {
        "of the task toxicity: a file of words, one a line, that make an answer toxic", kMayChange},
 
       {"parallel.dp", &p.dp, count(1), "data parallel ranks: each trains on a share of the batch", kMayChange},
+      {"parallel.micro_batches", &p.micro_batches, count(1),
+       "micro-batches of a step that each of the dp ranks computes, as [6, 2], for ranks that are not equally fast; "
+       "their sum is train.global_batch_size / train.micro_batch_size; empty: equally many (docs/unequal_shares.md)",
+       kMayChange},
       {"parallel.tp", &p.tp, count(1), "tensor parallel ranks", kMayChange},
       {"parallel.pp", &p.pp, count(1), "pipeline stages", kMayChange},
       {"parallel.cp", &p.cp, count(1), "context parallel ranks: each has a share of every sequence's tokens",

@@ -7,6 +7,7 @@
 #include "weft/base/error.h"
 #include "weft/recipe/recipe_keys.h"
 #include "weft/recipe/recipe_phases.h"
+#include "weft/schedule/shares.h"
 
 namespace weft {
 namespace {
@@ -317,6 +318,45 @@ void refuse_spikes(const Recipe& r, Refusals& refusals) {
                            std::max<int64_t>(1, evals / every) * every));
 }
 
+// What data-parallel ranks do together in each micro-batch: ranks with fewer of them would not come. And what a run
+// whose shares change cannot do.
+void refuse_unequal_shares(const Recipe& r, Refusals& refusals) {
+  const auto& p = r.parallel;
+  const bool unequal = has_unequal_shares(p), rebalances = r.train.rebalance;
+  const std::string shares = fmt::format("parallel.micro_batches = {}", text_of_shares(p.micro_batches));
+  const std::string key = unequal ? shares : "train.rebalance = true";
+  const auto together = [&](bool is_so, const std::string& setting, const std::string& what, const std::string& works) {
+    const std::string without =
+        fmt::format("{}{}{}", unequal ? "parallel.micro_batches = []" : "", unequal && rebalances ? " and " : "",
+                    rebalances ? "train.rebalance = false" : "");
+    refusals.add(
+        (unequal || (rebalances && p.dp > 1)) && is_so, key,
+        fmt::format("with {} {} in every micro-batch, of which all ranks then need equally many", setting, what),
+        fmt::format("{}, or {}", works, without));
+  };
+  together(p.zero_stage > 1, fmt::format("parallel.zero_stage = {}", p.zero_stage),
+           p.zero_stage == 2 ? "data parallel ranks sum gradients" : "data parallel ranks gather weights",
+           "parallel.zero_stage = 1");
+  together(p.ep > 1, fmt::format("parallel.ep = {}", p.ep), "data parallel ranks send each other rows of experts",
+           "parallel.ep = 1");
+  together(p.frozen_shard_size > 1, fmt::format("parallel.frozen_shard_size = {}", p.frozen_shard_size),
+           "data parallel ranks gather weights of the frozen model", "parallel.frozen_shard_size = 0");
+  together(p.frozen_ep > 1, fmt::format("parallel.frozen_ep = {}", p.frozen_ep),
+           "data parallel ranks send each other rows of the frozen model's experts", "parallel.frozen_ep = 0");
+  together(r.train.objective == ObjectiveKind::distill && r.objective.top_k > 0,
+           fmt::format("objective.top_k = {}", r.objective.top_k),
+           "a teacher that lies on all ranks sends its logits to those that learn them", "objective.top_k = 0");
+  refusals.add(rebalances && has_phases(r), "train.rebalance = true",
+               "phases and a ramp of the batch have shares of their own", "train.rebalance = false");
+  refusals.add(rebalances && r.run.backend == BackendKind::cuda, "train.rebalance = true",
+               "the host of a GPU does not see how long ranks wait for each other",
+               "train.rebalance = false, and parallel.micro_batches as `weft plan --cluster` finds it");
+  refusals.add(rebalances && p.pp > 1 && p.pipeline_schedule == ScheduleKind::gpipe, "train.rebalance = true",
+               "parallel.pipeline_schedule = \"gpipe\" keeps all micro-batches, so that a rank with more of them needs "
+               "memory that was not planned",
+               "parallel.pipeline_schedule = \"1f1b\"");
+}
+
 // What tasks and held-out losses are scored by must be the model itself, and comparable.
 void refuse_scores(const Recipe& r, Refusals& refusals) {
   const bool scores = !r.eval.tasks.empty();
@@ -400,6 +440,7 @@ void check_supported(const Recipe& r) {
   refuse_beside_top(r, refusals);
   refuse_idle(r, refusals);
   refuse_spikes(r, refusals);
+  refuse_unequal_shares(r, refusals);
   refuse_scores(r, refusals);
   refusals.throw_any();
   if (!has_phases(r)) return;

@@ -37,6 +37,7 @@ ReplicaGroup group_without_shards(const ProcessMesh& mesh, const GradientOrder& 
   g.ranks.shards = single_mesh().axes[size_t(Axis::dp)];
   g.order.ranks = g.order.shards = 1;
   g.order.rank = g.order.zero_stage = 0;
+  g.order.unequal.clear();
   return g;
 }
 

@@ -37,7 +37,7 @@ NonFinite wait_find_nonfinite(RankRun& rank) {
   for (int64_t m = 0; m < rank.state.losses.rows(); ++m) {
     if (std::isfinite(losses[m])) continue;
     found.micro_batches.push_back(m);
-    found.data_ranks.push_back(order.reduces_each() ? m % order.ranks : m / order.num_micro_batches);
+    found.data_ranks.push_back(order.holder_of(m).rank);
   }
   rank.backend.wait_all();
   found.gradient = first_text(*rank.mesh.world, rank.state.norm->wait_first_nonfinite(rank.backend));

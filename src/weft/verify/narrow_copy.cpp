@@ -1,11 +1,13 @@
 #include "weft/verify/narrow_copy.h"
 
 #include <algorithm>
+#include <functional>
 #include <numeric>
 
 #include "weft/ops/ops.h"
 #include "weft/plan/layout.h"
 #include "weft/plan/teacher.h"
+#include "weft/schedule/shares.h"
 
 namespace weft {
 namespace {
@@ -92,6 +94,18 @@ void narrow_experts(ExpertsSpec& e, const Recipe::Parallel& p) {
   if (e.routing.groups == 1) e.count = like(e.count, std::max(e.chosen, kExperts * ranks), ranks);
 }
 
+// As unequal as few micro-batches can be: where they come out alike, the rank that has the most gets one of another's.
+std::vector<int64_t> narrow_shares(const std::vector<int64_t>& shares, int64_t micro_batches) {
+  std::vector<int64_t> narrow = shares_by_weight({shares.begin(), shares.end()}, micro_batches);
+  if (std::adjacent_find(narrow.begin(), narrow.end(), std::not_equal_to<>()) != narrow.end()) return narrow;
+  const auto most = std::max_element(shares.begin(), shares.end()),
+             least = std::min_element(shares.begin(), shares.end());
+  if (narrow[0] < 2) return narrow;
+  ++narrow[size_t(most - shares.begin())];
+  --narrow[size_t(least - shares.begin())];
+  return narrow;
+}
+
 void narrow_batch(Recipe& r) {
   Recipe::Train& t = r.train;
   const Recipe::Parallel& p = r.parallel;
@@ -106,6 +120,8 @@ void narrow_batch(Recipe& r) {
   t.micro_batch_size = sequences;
   const int64_t m = like(micro_batches, std::max(kMicroBatches, p.pp), p.pp > 1 ? p.pp : 2);
   t.global_batch_size = sequences * m * p.dp;
+  if (has_unequal_shares(p)) r.parallel.micro_batches = narrow_shares(p.micro_batches, m * p.dp);
+  if (!has_unequal_shares(p)) r.parallel.micro_batches.clear();
   if (r.train.objective == ObjectiveKind::grpo && t.global_batch_size % r.objective.group_size != 0)
     r.objective.group_size = t.global_batch_size;
 }

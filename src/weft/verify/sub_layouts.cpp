@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "weft/plan/layout.h"
+#include "weft/schedule/shares.h"
 
 namespace weft {
 namespace {
@@ -26,6 +27,7 @@ void without_zero(Parallel& p) {
 void without_dp(Parallel& p) {
   if (p.dp > 1) p.zero_shard_size = 0;
   p.dp = 1;
+  p.micro_batches.clear();
   fit_experts(p);
   if (p.cp == 1) without_zero(p);
 }
@@ -57,6 +59,7 @@ void without_pp(Parallel& p) {
 
 void fewer_dp(Parallel& p) {
   p.dp = 2;
+  p.micro_batches.clear();
   fit_experts(p);
   p.zero_shard_size = 0;
 }
@@ -93,6 +96,7 @@ constexpr Removal kRemovals[] = {
     {"ZeRO", without_zero},
     {"sequence parallelism", [](Parallel& p) { p.sequence_parallel = false; }},
     {"the schedule", without_chunks},
+    {"unequal micro-batches", [](Parallel& p) { p.micro_batches.clear(); }},
     {"the pipeline's layout", [](Parallel& p) { p.pipeline_layout.clear(); }},
     {"zero_shard_size", [](Parallel& p) { p.zero_shard_size = 0; }},
     {"shards of frozen models", [](Parallel& p) { p.frozen_shard_size = 0; }},
@@ -123,6 +127,7 @@ std::string layout_words(const Recipe& r) {
     if (there) words += (words.empty() ? "" : ", ") + what;
   };
   say(p.dp > 1, fmt::format("dp {}", p.dp));
+  say(has_unequal_shares(p), fmt::format("with {} micro-batches", text_of_shares(p.micro_batches)));
   say(p.cp > 1, fmt::format("cp {} by {}{}", p.cp, p.cp_comm_type,
                             p.cp_a2a_size > 0 ? fmt::format(" of {}", p.cp_a2a_size) : ""));
   say(p.ep > 1, fmt::format("ep {}", p.ep));
