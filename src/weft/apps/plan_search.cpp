@@ -1,12 +1,11 @@
 // `weft plan --search`: the best layouts on a cluster.
 #include <algorithm>
-#include <filesystem>
 #include <iostream>
 #include <nlohmann/json.hpp>
 
 #include "weft/apps/backends.h"
 #include "weft/apps/commands.h"
-#include "weft/apps/data_lines.h"
+#include "weft/apps/written_recipe.h"
 #include "weft/base/durable_file.h"
 #include "weft/base/error.h"
 #include "weft/base/threads.h"
@@ -36,13 +35,6 @@ SearchSpec spec_of(const PlanOptions& options, const Recipe& recipe, const Clust
   return spec;
 }
 
-void check_target(const PlanOptions& options) {
-  std::error_code none;
-  if (!options.write.empty() && std::filesystem::equivalent(options.write, options.recipe, none))
-    throw ConfigError(fmt::format("--write {}: is the recipe itself: name another file", options.write));
-  if (!options.write.empty()) require_replaceable("--write", options.write, options.again);
-}
-
 }  // namespace
 
 int run_plan_search(const PlanOptions& options) {
@@ -52,7 +44,7 @@ int run_plan_search(const PlanOptions& options) {
     throw ConfigError(
         "--search cannot run: the recipe's steps differ ([[phase]] or train.rampup_batch_size); the "
         "nearest that works: a recipe of the phase that takes longest, alone");
-  check_target(options);
+  require_written_recipe(options.write, options.recipe, options.again);
   const SearchSpec spec = spec_of(options, recipe, cluster);
   const SearchResult result =
       search_layouts(recipe, read_hf_config(recipe.model.path), cluster, Profiles::built_in(), spec);
