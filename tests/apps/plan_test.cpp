@@ -214,8 +214,13 @@ TEST_F(Plan, FindsACutForUnequalDevices) {
   const Finished json = on_both({"--json"});
   ASSERT_EQ(json.status, 0) << json.err;
   EXPECT_EQ(nlohmann::json::parse(json.out)["forecast"]["stages"].size(), 2u);
-  EXPECT_SAYS(on_both({"--scale", "8..16"}).err, "no --search, --serve or --scale");
-  EXPECT_SAYS(plan({"--cluster", file, "--search"}).err, "[[others]] makes the devices unequal");
+  EXPECT_SAYS(on_both({"--scale", "8..16"}).err, "no --serve or --scale");
+  const std::string written = (dir_ / "unequal-best.toml").string();
+  const Finished found = plan({"run.backend=cpu", "--cluster", file, "--search", "--ranks", "16", "--write", written});
+  ASSERT_EQ(found.status, 0) << found.err;
+  EXPECT_SAYS(found.out, " layouts on 16 of 8 H100-SXM, 8 A100-SXM-80GB, by time");
+  EXPECT_EQ(weft({"plan", written, "--cluster", file}).status, 0);  // what it writes is a recipe
+  EXPECT_SAYS(plan({"--cluster", file, "--search", "--ranks", "17"}).err, "the cluster has 16");
   spill(file, "preset = \"V100-SXM2\"\nnodes = 1\n[[others]]\nnodes = 1\npreset = \"A100-SXM-80GB\"\n");
   EXPECT_SAYS(on_both({"train.precision=auto"}).err,
               "takes fp16 on V100-SXM2 and bf16 on A100-SXM-80GB; what works on both: train.precision = \"fp16\"");

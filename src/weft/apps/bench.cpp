@@ -3,6 +3,7 @@
 #include <iostream>
 #include <iterator>
 #include <map>
+#include <nlohmann/json.hpp>
 
 #include "weft/apps/backends.h"
 #include "weft/apps/bench_machine.h"
@@ -110,10 +111,10 @@ struct TracedStep {
   }
 };
 
-TracedStep trace_step(BenchRun& run, Traced& traced) {
+TracedStep trace_step(BenchRun& run, Traced& traced, LayerWatch& layers) {
   traced.wait_clear();
   TracedStep step{.events = {}, .instructions = {}, .began_ns = clock_ns()};
-  const BenchRun::Watched watched{step.instructions, clock_ns};
+  const BenchRun::Watched watched{step.instructions, clock_ns, &layers};
   run.step(traced, &watched);
   step.ended_ns = clock_ns();
   WEFT_CHECK(traced.num_dropped() == 0, "the traced step has more than twice the ops of the first, by {}",
@@ -219,7 +220,10 @@ void bench_rank(const BenchOptions& o, const Recipe& recipe, const Machine& mach
   const Times best = time_steps(run, machine, needed, o.iters);
   Traced traced(run.rank.backend, clock_ns, 2 * first.num_recorded());
   barrier(*mesh.world);
-  const TracedStep step = trace_step(run, traced);
+  LayerWatch layers(run.rank.state.model, run.rank.plan, traced);
+  const TracedStep step = trace_step(run, traced, layers);
+  std::string other_data;
+  if (!o.trace.empty()) other_data = to_json(layers.wait_gather(*mesh.world, recipe, machine.description)).dump();
   const double bandwidth = o.ops ? machine.measure_bandwidth() : 0;
   if (mesh.world->rank() != 0) return;
   print_step(recipe, machine, run.rank.plan);
@@ -229,7 +233,7 @@ void bench_rank(const BenchOptions& o, const Recipe& recipe, const Machine& mach
     print_ops(step, best.step_s, {.flops = best.rate, .bytes = bandwidth});
   else
     print_parts(step.events, best.step_s);
-  if (!o.trace.empty()) write_chrome_trace(o.trace, step.events, step.instructions);
+  if (!o.trace.empty()) write_chrome_trace(o.trace, step.events, step.instructions, other_data);
 }
 
 int bench_step(const BenchOptions& o) {

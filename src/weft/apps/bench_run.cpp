@@ -82,8 +82,12 @@ void BenchRun::step(Backend& on, const Watched* watched) {
            .name = fmt::format("{} {} {}", action != nullptr ? to_string(*action) : "end", name_of(i.op),
                                object_of(i, model.layers(action != nullptr ? action->chunk : 0), rank.state.params)),
            .start_ns = watched->now_ns()});
+      if (watched->layers != nullptr) watched->layers->begins(action, i);
     };
-    input.ends = [&] { watched->instructions.back().end_ns = watched->now_ns(); };
+    input.ends = [&] {
+      if (watched->layers != nullptr) watched->layers->ends();
+      watched->instructions.back().end_ns = watched->now_ns();
+    };
   }
   rank.executor.run_on(on, input);
   const double norm = rank.state.norm->wait_measure(on);

@@ -2,6 +2,7 @@
 #pragma once
 #include <filesystem>
 
+#include "weft/apps/layer_watch.h"
 #include "weft/ops/traced.h"
 #include "weft/train/batch_loader.h"
 #include "weft/train/rank_run.h"
@@ -25,10 +26,11 @@ class SyntheticTokens {
 struct BenchRun {
   BenchRun(const Recipe& recipe, const Machine& machine, RunPlan plan, const ProcessMesh& mesh);
   // A whole step, as Trainer makes it. Blocks. `instructions`: receives when each was run (of an asynchronous device:
-  // issued), by the same clock as the backend's trace.
+  // issued), by the same clock as the backend's trace. `layers`: hears of them too; null: nobody does.
   struct Watched {
     std::vector<TraceSpan>& instructions;
     std::function<int64_t()> now_ns;
+    LayerWatch* layers = nullptr;
   };
   void step(Backend& on, const Watched* watched = nullptr);
   // Makes steps until further ones take the same time: an asynchronous device may replay ops that came twice.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <iostream>
+#include <nlohmann/json.hpp>
 
 #include "weft/apps/backends.h"
 #include "weft/apps/bench_run.h"
@@ -163,24 +164,30 @@ void trace_layout(const Layout& layout, const std::string& file, const RankProce
     const int rank = mesh.world->rank();
     const Machine used = timed_machine(machine.of_rank(rank), times, {.now_s = now_s, .events = &calls});
     BenchRun run(layout.recipe, used, plan_of_rank(layout.recipe, *machine.workspace_model, *mesh.world), mesh);
-    Traced traced(run.rank.backend, [] { return int64_t(now_s() * 1e9); });
-    run.step(traced);  // warms up
+    const auto now_ns = [] { return int64_t(now_s() * 1e9); };
+    Traced first(run.rank.backend, now_ns);
+    run.step(first);  // warms up, and counts the ops
+    first.wait_all();
     calls.clear();
+    Traced traced(run.rank.backend, now_ns, 2 * first.num_recorded());
+    LayerWatch layers(run.rank.state.model, run.rank.plan, traced);
     traced.wait_clear();
     barrier(*mesh.world);
     std::vector<TraceSpan> spans;
-    const BenchRun::Watched watched{spans, [] { return int64_t(now_s() * 1e9); }};
+    const BenchRun::Watched watched{spans, now_ns, &layers};
     run.step(traced, &watched);
     barrier(*mesh.world);
+    const std::vector<CommEvent> in_step = calls;
+    const LayerTrace of_layers = layers.wait_gather(*mesh.world, layout.recipe, machine.description);
     if (rank != 0) return;
     const auto add = [&](const char* what, const CommEvent& c, double from_s, double to_s) {
       spans.push_back({c.axis + what, c.op, int64_t(from_s * 1e9), int64_t(to_s * 1e9), c.bytes});
     };
-    for (const CommEvent& c : calls) {
+    for (const CommEvent& c : in_step) {
       add("", c, c.began_s, c.ended_s);
       if (c.waited_s < c.ended_s) add(", waited for", c, c.waited_s, c.ended_s);
     }
-    write_chrome_trace(file, traced.events(), spans);
+    write_chrome_trace(file, traced.events(), spans, to_json(of_layers).dump());
   });
 }
 

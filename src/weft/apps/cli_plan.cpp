@@ -1,6 +1,7 @@
 // The command line of `weft plan` and what stands below it.
 #include "weft/apps/cli_command.h"
 #include "weft/apps/commands.h"
+#include "weft/apps/plan_balance.h"
 
 namespace weft {
 namespace {
@@ -66,6 +67,23 @@ Command add_rent(CLI::App& plan) {
   return {app, [o] { return run_plan_rent(*o); }, kPlanGroup};
 }
 
+Command add_balance(CLI::App& plan) {
+  auto o = std::make_shared<PlanBalanceOptions>();
+  CLI::App* app = plan.add_subcommand("balance", "Balance the stages of a pipeline by what a step of it took");
+  recipe_arguments(*app, o->recipe, o->overrides);
+  app->add_option("--trace", o->trace, "That step, as `weft bench step RECIPE --trace FILE` wrote it")
+      ->required()
+      ->type_name("FILE");
+  CLI::Option* write =
+      app->add_option("--write", o->write, "Write the recipe with the better cut of the blocks")->type_name("FILE");
+  app->add_flag("--again", o->again, "Replace the file of --write that is there")->needs(write);
+  app->add_flag("--json", o->json, "Print JSON");
+  app->footer(
+      "Example:\n  weft bench step recipe.toml --trace step.json\n"
+      "  weft plan balance recipe.toml --trace step.json --write balanced.toml");
+  return {app, [o] { return run_plan_balance(*o); }, kPlanGroup};
+}
+
 void add_search(CLI::App& app, PlanOptions& o, CLI::Option* cluster, const std::vector<CLI::Option*>& others) {
   CLI::Option* search = app.add_flag("--search", o.search, "Find the layouts that are best there")->needs(cluster);
   for (CLI::Option* other : others) search->excludes(other);
@@ -129,7 +147,7 @@ std::vector<Command> add_plan(CLI::App& weft) {
       "  weft plan recipe.toml --cluster cluster.toml --search --ranks 8..1024 --write best.toml\n"
       "  weft plan recipe.toml --cluster H100-SXM --serve --ranks 8 --prompt-tokens 4096\n"
       "  weft plan score published.csv");
-  std::vector<Command> commands{add_score(*app), add_loss(*app), add_rent(*app)};
+  std::vector<Command> commands{add_score(*app), add_loss(*app), add_rent(*app), add_balance(*app)};
   commands.push_back({app, [o] { return run_plan(*o); }});
   return commands;
 }

@@ -6,6 +6,7 @@
 #include "weft/apps/backends.h"
 #include "weft/apps/commands.h"
 #include "weft/apps/data_lines.h"
+#include "weft/apps/unequal_recipe.h"
 #include "weft/base/durable_file.h"
 #include "weft/base/error.h"
 #include "weft/forecast/cluster.h"
@@ -226,21 +227,6 @@ void add_forecast(const Recipe& recipe, const ClusterSpec& cluster, const PlanOp
                               fmt::format("seconds, as forecast on {}", forecast.cluster.device.name)));
 }
 
-// Its precision is one that all kinds of devices would take by themselves.
-Recipe recipe_on(const UnequalCluster& cluster, const PlanOptions& options) {
-  Recipe recipe = read_recipe(options.recipe, options.overrides, true, &cluster.kinds[0]);
-  for (const ClusterSpec& kind : cluster.kinds) {
-    const Recipe other = read_recipe(options.recipe, options.overrides, false, &kind);
-    if (other.train.precision == recipe.train.precision) continue;
-    const auto is_one = [&](PrecisionChoice p) { return recipe.train.precision == p || other.train.precision == p; };
-    throw ConfigError(fmt::format(
-        "train.precision = \"auto\" takes {} on {} and {} on {}; what works on both: train.precision = \"{}\"",
-        recipe.train.precision, cluster.kinds[0].device.name, other.train.precision, kind.device.name,
-        is_one(PrecisionChoice::f32) ? PrecisionChoice::f32 : PrecisionChoice::fp16));
-  }
-  return recipe;
-}
-
 // The same as add_forecast where devices are of several kinds, with a better cut of the blocks.
 void add_forecast(const Recipe& recipe, const UnequalCluster& cluster, const PlanOptions& options,
                   nlohmann::json* json) {
@@ -279,7 +265,7 @@ int run_plan(const PlanOptions& options) {
     unequal = read_unequal_cluster(options.cluster);
   else if (!options.cluster.empty())
     cluster = read_cluster(options.cluster);  // which refuses --scale on unequal devices
-  const Recipe recipe = unequal ? recipe_on(*unequal, options)
+  const Recipe recipe = unequal ? recipe_on(*unequal, options.recipe, options.overrides)
                                 : read_recipe(options.recipe, options.overrides, true, cluster ? &*cluster : nullptr);
   const bool svg = !options.schedule_svg.empty() && options.cluster.empty();
   nlohmann::json json;

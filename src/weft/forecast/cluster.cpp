@@ -141,7 +141,7 @@ ClusterSpec parse_cluster(const std::string& toml, const std::string& source) {
   if (file.has("others"))
     throw ConfigError(
         fmt::format("{}: [[others]] makes the devices unequal, on which `weft plan RECIPE --cluster FILE` alone "
-                    "forecasts (no --search, --serve or --scale); what works: a file for each kind of node",
+                    "forecasts, also with --search (no --serve or --scale); what works: a file for each kind of node",
                     source));
   file.refuse_others({"preset", "nodes", "devices_per_node", "domain", "switched", "device", "scale_up", "scale_out",
                       "price", "failures", "measured", "program"});

@@ -6,6 +6,7 @@
 #include "weft/base/error.h"
 #include "weft/forecast/price.h"
 #include "weft/plan/run_plan.h"
+#include "weft/schedule/step_time.h"
 
 namespace weft {
 namespace {
@@ -34,16 +35,6 @@ SmallTimes::Seconds action_seconds(const RunWork& run, const ProgramProfile& pro
 }
 
 double more(double a, double b) { return std::max(0.0, a - b); }
-
-// A schedule that repeats itself is run twice at two short lengths.
-double makespan_of(const Pipeline& pipeline, const ActionTimes& times, int64_t m) {
-  const auto run_for = [&](int64_t n) { return simulate(pipeline, schedules_of(pipeline, n), times).makespan; };
-  const int64_t stages = pipeline.num_stages, longest = 4 * stages;
-  if (m <= longest + stages) return run_for(m);
-  const int64_t longer = longest + m % stages;
-  const double at_longer = run_for(longer), each = (at_longer - run_for(longer - stages)) / double(stages);
-  return at_longer + each * double(m - longer);
-}
 
 // Chunks of a micro-batch that the first stage holds at once, forward till dgrad (schedule/schedule.h).
 int64_t alive_of(const Pipeline& p, int64_t m) {
@@ -122,8 +113,8 @@ double LayoutBounds::by_schedule(const LayoutChoice& c) {
     times.wgrad[size_t(v)] = s[2];
   }
   const int64_t m = recipe_.train.global_batch_size / c.micro_batch_size / c.dp;
-  const double all =
-      c.pp == 1 ? double(m) * (times.forward[0] + times.dgrad[0] + times.wgrad[0]) : makespan_of(pipeline, times, m);
+  const double all = c.pp == 1 ? double(m) * (times.forward[0] + times.dgrad[0] + times.wgrad[0])
+                               : seconds_of_step(pipeline, times, m);
   return std::max(by_stage(c), kSafe * all);
 }
 

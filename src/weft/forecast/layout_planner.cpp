@@ -3,22 +3,19 @@
 #include <algorithm>
 
 #include "weft/base/error.h"
+#include "weft/forecast/search_parts.h"
 #include "weft/plan/run_plan.h"
 #include "weft/recipe/recipe_keys.h"
 
 namespace weft {
-namespace {
 
-// Throws ConfigError where weft refuses it.
-Recipe checked(const Recipe& recipe, const LayoutChoice& choice) {
+Recipe checked_recipe(const Recipe& recipe, const LayoutChoice& choice) {
   Recipe r = with_choice(recipe, choice);
   if (const auto bad = conflicts(r); !bad.empty())
     throw ConfigError(fmt::format("{}: must be {}", bad[0].key, bad[0].expected));
   check_supported(r);
   return r;
 }
-
-}  // namespace
 
 LayoutPlanner::Known& LayoutPlanner::known_of(const LayoutChoice& choice) {
   std::lock_guard lock(mutex_);
@@ -29,7 +26,7 @@ std::optional<int64_t> LayoutPlanner::first_stage_bytes(const LayoutChoice& choi
   Known& known = known_of(choice);
   std::call_once(known.measured, [&] {
     try {
-      const RunPlan plan = prepare_run(checked(recipe_, choice), config_, 0);
+      const RunPlan plan = prepare_run(checked_recipe(recipe_, choice), config_, 0);
       known.first_stage = measure_memory(plan.model, plan.step, *plan.optimizer, WorkspaceModel()).total_bytes();
     } catch (const ConfigError&) {
     } catch (const PlacementError&) {}
@@ -41,7 +38,7 @@ std::optional<FoundLayout> LayoutPlanner::plan(const LayoutChoice& choice) {
   Known& known = known_of(choice);
   std::call_once(known.planned, [&] {
     try {
-      const RunForecast f = forecast_run(checked(recipe_, choice), config_, cluster_, profiles_);
+      const RunForecast f = forecast_run(checked_recipe(recipe_, choice), config_, cluster_, profiles_);
       known.whole = FoundLayout{.layout = choice,
                                 .step = f.step,
                                 .memory_bytes = f.memory_bytes(),

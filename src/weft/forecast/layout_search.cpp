@@ -12,6 +12,7 @@
 #include "weft/forecast/cluster.h"
 #include "weft/forecast/layout_bounds.h"
 #include "weft/forecast/layout_planner.h"
+#include "weft/forecast/search_parts.h"
 
 namespace weft {
 namespace {
@@ -272,19 +273,13 @@ double usual_reserve(const ClusterSpec& cluster) {
   return std::min(2.0 * (1 << 30), 0.05 * cluster.device.memory_bytes);
 }
 
-namespace {
-
-void check_recipe(const Recipe& recipe, const ClusterSpec& cluster) {
+void require_searchable(const Recipe& recipe) {
   if (recipe.parallel.recompute == RecomputeKind::budget)
     throw ConfigError(
         "the search cannot run with parallel.recompute = \"budget\": it tries none, selective and full of every "
         "layout; "
         "the nearest that works: parallel.recompute = \"none\" and no parallel.memory_budget, and \"budget\" with the "
         "layout that it finds");
-  if (!cluster.measured.empty())
-    throw ConfigError(
-        "--search cannot run on a cluster that was measured ([[measured]]): its bounds know no curves, and its room no "
-        "memory that ranks share; what works: weft plan RECIPE --cluster FILE for each layout");
   require_priced(recipe);
   if (recipe.train.objective != ObjectiveKind::cross_entropy)
     throw ConfigError(fmt::format(
@@ -292,6 +287,16 @@ void check_recipe(const Recipe& recipe, const ClusterSpec& cluster) {
         "works: train.objective = \"cross_entropy\", and then --cluster with the objective and the layout that it "
         "finds",
         recipe.train.objective));
+}
+
+namespace {
+
+void check_recipe(const Recipe& recipe, const ClusterSpec& cluster) {
+  if (!cluster.measured.empty())
+    throw ConfigError(
+        "--search cannot run on a cluster that was measured ([[measured]]): its bounds know no curves, and its room no "
+        "memory that ranks share; what works: weft plan RECIPE --cluster FILE for each layout");
+  require_searchable(recipe);
 }
 
 ProgramProfile profile_for(const Recipe& recipe, const HfConfig& config, const ClusterSpec& cluster,

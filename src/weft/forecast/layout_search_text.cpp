@@ -5,6 +5,7 @@
 
 #include "weft/base/error.h"
 #include "weft/forecast/layout_planner.h"
+#include "weft/forecast/search_parts.h"
 
 namespace weft {
 namespace {
@@ -38,35 +39,37 @@ std::string heading() {
 }
 
 nlohmann::json json_of(const FoundLayout& f) {
-  const LayoutChoice& c = f.layout;
-  nlohmann::json json{{"num_devices", c.num_devices()},
-                      {"step_s", f.step.step_s},
-                      {"tokens_per_s", f.tokens_per_s},
-                      {"mfu", f.mfu},
-                      {"memory_bytes", f.memory_bytes},
-                      {"price_per_step", f.price},
-                      {"joules_per_step", f.joules},
-                      {"layout",
-                       {{"parallel.dp", c.dp},
-                        {"parallel.tp", c.tp},
-                        {"parallel.pp", c.pp},
-                        {"parallel.cp", c.cp},
-                        {"parallel.ep", c.ep},
-                        {"parallel.zero_stage", c.zero_stage},
-                        {"parallel.zero_shard_size", c.zero_shard_size},
-                        {"parallel.recompute", name_of(c.recompute)},
-                        {"parallel.pipeline_schedule", name_of(c.schedule)},
-                        {"parallel.virtual_pipeline_parallel_size", c.chunks},
-                        {"parallel.cp_comm_type", name_of(c.cp_comm_type)},
-                        {"parallel.cp_a2a_size", c.cp_a2a_size},
-                        {"parallel.sequence_parallel", c.sequence_parallel},
-                        {"train.micro_batch_size", c.micro_batch_size}}},
-                      {"neighbours", f.neighbours}};
-  if (!c.order.empty()) json["layout"]["parallel.order"] = c.order;
-  return json;
+  return {{"num_devices", f.layout.num_devices()},
+          {"step_s", f.step.step_s},
+          {"tokens_per_s", f.tokens_per_s},
+          {"mfu", f.mfu},
+          {"memory_bytes", f.memory_bytes},
+          {"price_per_step", f.price},
+          {"joules_per_step", f.joules},
+          {"layout", settings_json(f.layout)},
+          {"neighbours", f.neighbours}};
 }
 
 }  // namespace
+
+nlohmann::json settings_json(const LayoutChoice& c) {
+  nlohmann::json json{{"parallel.dp", c.dp},
+                      {"parallel.tp", c.tp},
+                      {"parallel.pp", c.pp},
+                      {"parallel.cp", c.cp},
+                      {"parallel.ep", c.ep},
+                      {"parallel.zero_stage", c.zero_stage},
+                      {"parallel.zero_shard_size", c.zero_shard_size},
+                      {"parallel.recompute", name_of(c.recompute)},
+                      {"parallel.pipeline_schedule", name_of(c.schedule)},
+                      {"parallel.virtual_pipeline_parallel_size", c.chunks},
+                      {"parallel.cp_comm_type", name_of(c.cp_comm_type)},
+                      {"parallel.cp_a2a_size", c.cp_a2a_size},
+                      {"parallel.sequence_parallel", c.sequence_parallel},
+                      {"train.micro_batch_size", c.micro_batch_size}};
+  if (!c.order.empty()) json["parallel.order"] = c.order;
+  return json;
+}
 
 std::vector<int64_t> device_counts_of(const std::string& text, const ClusterSpec& cluster) {
   const size_t dots = text.find("..");

@@ -7,6 +7,7 @@
 #include "weft/base/error.h"
 #include "weft/forecast/stage_work.h"
 #include "weft/schedule/simulate.h"
+#include "weft/schedule/step_time.h"
 
 namespace weft {
 namespace {
@@ -224,16 +225,9 @@ ActionTimes times_of(const RunWork& run, const std::vector<PricedStage>& kinds) 
   return times;
 }
 
-// The step of all stages by their schedule, without the end. A schedule that repeats itself is run twice at two short
-// lengths.
+// The step of all stages by their schedule, without the end.
 double simulated_seconds(const RunWork& run, const std::vector<PricedStage>& kinds) {
-  const ActionTimes times = times_of(run, kinds);
-  const auto run_for = [&](int64_t m) { return simulate(run.pipeline, schedules_of(run.pipeline, m), times).makespan; };
-  const int64_t stages = run.pipeline.num_stages, m = run.num_micro_batches, longest = 4 * stages;
-  if (m <= longest + stages) return run_for(m);
-  const int64_t longer = longest + m % stages;  // the last round may be shorter than the others
-  const double at_longer = run_for(longer), each = (at_longer - run_for(longer - stages)) / double(stages);
-  return at_longer + each * double(m - longer);
+  return seconds_of_step(run.pipeline, times_of(run, kinds), run.num_micro_batches);
 }
 
 // Forward-only passes of all stages: micro-batches follow each other through them. A teacher with stages of its own has

@@ -150,7 +150,8 @@ void Traced::wait_clear() {
   products_.clear();
 }
 
-std::string to_chrome_trace(const std::vector<TraceEvent>& events, const std::vector<TraceSpan>& beside) {
+std::string to_chrome_trace(const std::vector<TraceEvent>& events, const std::vector<TraceSpan>& beside,
+                            const std::string& other_data) {
   nlohmann::json list = nlohmann::json::array();
   RegionSlices regions(list);
   const int64_t origin = events.empty() ? 0 : events.front().start_ns;
@@ -173,13 +174,15 @@ std::string to_chrome_trace(const std::vector<TraceEvent>& events, const std::ve
       list.push_back(edge);
     }
   }
-  return nlohmann::json{{"traceEvents", list}}.dump();
+  nlohmann::json trace{{"traceEvents", std::move(list)}};
+  if (!other_data.empty()) trace["otherData"] = nlohmann::json::parse(other_data);
+  return trace.dump();
 }
 
 void write_chrome_trace(const std::filesystem::path& file, const std::vector<TraceEvent>& events,
-                        const std::vector<TraceSpan>& beside) {
+                        const std::vector<TraceSpan>& beside, const std::string& other_data) {
   std::ofstream out(file, std::ios::binary);
-  out << to_chrome_trace(events, beside) << '\n';
+  out << to_chrome_trace(events, beside, other_data) << '\n';
   if (!out.flush()) throw FileError(fmt::format("{}: the trace cannot be written", file.string()));
 }
 

@@ -70,10 +70,12 @@ struct TraceSpan {
   int64_t start_ns = 0, end_ns = 0, bytes = 0;
 };
 // The events as a Chrome trace (JSON), which Perfetto and chrome://tracing show: each op a slice with its flops and
-// bytes, within slices of the regions it ran in; each span a slice below. Times begin at the first event.
-std::string to_chrome_trace(const std::vector<TraceEvent>& events, const std::vector<TraceSpan>& beside = {});
+// bytes, within slices of the regions it ran in; each span a slice below. Times begin at the first event. `other_data`:
+// a JSON object that goes along as "otherData"; empty: none.
+std::string to_chrome_trace(const std::vector<TraceEvent>& events, const std::vector<TraceSpan>& beside = {},
+                            const std::string& other_data = "");
 // The same into a file. Throws FileError where it cannot be written.
 void write_chrome_trace(const std::filesystem::path& file, const std::vector<TraceEvent>& events,
-                        const std::vector<TraceSpan>& beside = {});
+                        const std::vector<TraceSpan>& beside = {}, const std::string& other_data = "");
 
 }  // namespace weft
