@@ -12,6 +12,7 @@
 #include "weft/apps/failure.h"
 #include "weft/apps/first_rank_says.h"
 #include "weft/apps/hosts.h"
+#include "weft/apps/islands.h"
 #include "weft/apps/launch.h"
 #include "weft/apps/launcher.h"
 #include "weft/apps/ranks.h"
@@ -173,10 +174,17 @@ RunTokenizer judge_tokenizers(const Recipe& recipe, const RunPlan& plan, const R
   return judge_tokenizer(all, plan.model.vocab_size, rows.row_templates);
 }
 
+// What a recipe's run is beside the recipe.
+struct TrainedAs {
+  RunData rows;  // its data, where they are rows
+  IslandSetup islands;
+};
+
 // What the first rank judges, says and writes before the run begins.
 RunLock begin_run(const Recipe& recipe, const Machine& machine, const std::vector<PlannedSpan>& phases,
-                  const RunData& rows) {
+                  const TrainedAs& as) {
   const RunPlan& plan = largest_of(phases).layout->run;
+  const RunData& rows = as.rows;
   const RunTokenizer tokenizer = judge_tokenizers(recipe, plan, rows);
   say_notes(recipe, plan);
   for (const std::string& note : machine.notes) std::cerr << "note: " << note << "\n";
@@ -185,7 +193,7 @@ RunLock begin_run(const Recipe& recipe, const Machine& machine, const std::vecto
   const std::string warning = judge_checkpoint_room(recipe, plan);
   if (!warning.empty() && recipe.train.epochs == 0)  // else Trainer says it, which knows how many steps there are
     std::cerr << "warning: " << warning << "\n";
-  RunLock lock = claim_run_folder(recipe);
+  RunLock lock = claim_run_folder(recipe, as.islands.settings);
   if (const auto failed = keep_tokenizer(tokenizer, recipe.run.dir)) std::cerr << "warning: " << *failed << "\n";
   std::cerr << header(recipe, machine, plan) << to_string(plan.memory) << to_string(plan.recompute)
             << (has_phases(recipe) ? to_string(phases) : "") << std::flush;
@@ -237,7 +245,7 @@ class AttemptRecord {
 };
 
 // The ranks of this process, of which the first of all speaks and writes.
-int train(const Recipe& recipe, const RankProcess& process, const TrainOptions& options, const RunData& rows) {
+int train(const Recipe& recipe, const RankProcess& process, const TrainOptions& options, const TrainedAs& as) {
   const Machine machine = machine_for(recipe, int(process.here.size()));
   const std::vector<PlannedSpan> phases = plan_phases(recipe, *machine.workspace_model);
   for_each_plan(phases, [&](const Recipe& of_steps, const LayoutPlan& layout) {
@@ -248,13 +256,13 @@ int train(const Recipe& recipe, const RankProcess& process, const TrainOptions& 
     if (!options.from.empty()) process.run(mesh_sizes_of(recipe), *machine.mover, f);
   };
   on_each_rank([&](const ProcessMesh& mesh) {
-    judge_chosen(recipe, options.from, *mesh.world, machine.of_rank(mesh.world->rank()).threads);
+    judge_chosen(recipe, options.from, *mesh.world, machine.of_rank(mesh.world->rank()).threads, as.islands.settings);
   });
   const bool drops = process.leads() && !options.from.empty() && !is_there(recipe.run.dir);
   std::optional<RunLock> lock;
   std::optional<AttemptRecord> record;
   try {
-    if (process.leads()) lock.emplace(begin_run(recipe, machine, phases, rows));
+    if (process.leads()) lock.emplace(begin_run(recipe, machine, phases, as));
     on_each_rank([&](const ProcessMesh& mesh) { take_chosen(recipe, options.from, *mesh.world); });
     if (process.leads()) record.emplace(recipe, machine, options);
     listen_to_signals(kStopping);
@@ -269,7 +277,8 @@ int train(const Recipe& recipe, const RankProcess& process, const TrainOptions& 
                                                 if (record) record->end(kExitHang, why);
                                                 end_hung(process, why);
                                               },
-                                          .rows = &rows});
+                                          .islands = as.islands.settings.are_joined() ? &as.islands : nullptr,
+                                          .rows = &as.rows});
     const int status = finished ? kExitOk : status_of_stop();
     if (record) record->end(status);
     return status;
@@ -283,9 +292,9 @@ int train(const Recipe& recipe, const RankProcess& process, const TrainOptions& 
   }
 }
 
-int train_as_rank(const Recipe& recipe, const TrainOptions& options, const RunData& rows) {
+int train_as_rank(const Recipe& recipe, const TrainOptions& options, const TrainedAs& as) {
   const RankProcess process = join_mpi(mesh_sizes_of(recipe).world(), recipe.run, "train");
-  return run_as_rank(process, "train", [&] { return train(recipe, process, options, rows); });
+  return run_as_rank(process, "train", [&] { return train(recipe, process, options, as); });
 }
 
 // Those that the supervisor has chosen, or of the hostfile.
@@ -372,6 +381,16 @@ int supervise_run(const TrainOptions& options) {
   return run_supervise({.recipe = options.recipe, .overrides = options.overrides, .force = options.force});
 }
 
+// Before anything is made: what islands cannot do is refused, and the secret is there.
+IslandSetup island_setup(const TrainOptions& options, const Recipe& recipe, bool leads) {
+  IslandSetup setup{.settings = parse_islands_file(options.recipe, options.overrides), .secret = ""};
+  check_islands_supported(setup.settings, recipe);
+  if (!setup.settings.are_joined()) return setup;
+  OuterLayout(prepare_run(recipe, 0).model, setup.settings.fragments);
+  if (leads) setup.secret = secret_of_islands(setup.settings);
+  return setup;
+}
+
 int train_launched(const TrainOptions& options, const Launched& launched) {
   const Recipe recipe = read_recipe(options.recipe, options.overrides, launched.rank == 0);
   if (recipe.run.supervise && !environment(kHeartbeatFile) && !environment(kHasLauncher)) return supervise_run(options);
@@ -386,21 +405,22 @@ int train_launched(const TrainOptions& options, const Launched& launched) {
         "data.train = [\"synthetic\"] is random tokens that `weft bench` makes, and `weft plan` takes for any; name "
         "text or token files to train on");
   check_supported(recipe);
+  TrainedAs as{.rows = {}, .islands = island_setup(options, recipe, launched.rank == 0)};
   const int world = mesh_sizes_of(recipe).world();
   const auto fits = [&] { check_launch(recipe, world, launched); };
   if (const auto status = first_rank_says(launched, kExitWrongWorld, fits)) return *status;
-  RunData rows = judge_data(recipe);
+  as.rows = judge_data(recipe);
   for (const std::string& note : judge_run_tasks(recipe))
     if (launched.rank == 0) std::cerr << note << "\n";
-  if (recipe.run.ranks != RanksKind::mpi) return train(recipe, {}, options, rows);
+  if (recipe.run.ranks != RanksKind::mpi) return train(recipe, {}, options, as);
   check_mpi_is_built_in();
   if (!launched.by.empty()) {
     if (launched.rank != 0) be_silent_about_signals();
     listen_to_signals(kStopping);  // a SIGUSR1 must not end it
-    return train_as_rank(recipe, options, rows);
+    return train_as_rank(recipe, options, as);
   }
-  if (world == 1) return train(recipe, {}, options, rows);
-  rows = {};  // each process reads its own
+  if (world == 1) return train(recipe, {}, options, as);
+  as = {};  // each process reads its own
   return start_ranks(recipe, launched, options);
 }
 

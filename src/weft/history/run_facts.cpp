@@ -17,6 +17,7 @@
 #include "weft/base/hashing.h"
 #include "weft/base/json.h"
 #include "weft/checkpoint/disk_space.h"
+#include "weft/recipe/islands.h"
 #include "weft/recipe/recipe_keys.h"
 #include "weft/records/clock.h"
 #include "weft/train/checkpoint_folders.h"
@@ -143,6 +144,8 @@ void take_recipe(RunFacts& facts) {
   Recipe recipe = parse_recipe_file(file.string(), {});
   for (const RecipeKey& key : recipe_keys(recipe))
     if (std::string value = value_of(key); !value.empty()) facts.recipe[key.name] = std::move(value);
+  if (Islands islands = parse_islands_file(file.string(), {}); islands.are_joined())
+    for (const RecipeKey& key : island_keys(islands)) facts.recipe[key.name] = value_of(key);
   add_phases(facts, recipe);
   facts.model = recipe.model.path;
   facts.objective = std::string(name_of(recipe.train.objective));

@@ -7,6 +7,7 @@
 #include "weft/base/error.h"
 #include "weft/base/json.h"
 #include "weft/base/nearest.h"
+#include "weft/recipe/islands.h"
 #include "weft/recipe/recipe_hints.h"
 #include "weft/recipe/recipe_phases.h"
 #include "weft/recipe/recipe_read.h"
@@ -39,8 +40,10 @@ std::string quoted_list(const std::string& bare) {
 // Sets the fields of a recipe, and collects every problem before it speaks.
 class Parser {
  public:
-  Parser(Recipe& recipe, const std::string& source)
-      : source_(source), keys_(recipe_keys(recipe)), phases_(recipe.phases) {}
+  Parser(Recipe& recipe, Islands& islands, const std::string& source)
+      : source_(source), keys_(recipe_keys(recipe)), phases_(recipe.phases) {
+    for (RecipeKey& key : island_keys(islands)) keys_.push_back(std::move(key));
+  }
 
   void table(const toml::table& top) {
     for (const auto& [name, node] : top) {
@@ -95,14 +98,16 @@ class Parser {
   bool is_given(const std::string& key) const { return places_.count(key) > 0; }
 
   // After all values: those that are missing, and those that do not fit each other.
-  void check(const Recipe& recipe) {
+  void check(const Recipe& recipe, const Islands& islands) {
     for (const RecipeKey& key : keys_) {
       const std::string value = value_of(key);
       if (is_needed(key, recipe) && (value == "\"\"" || value == "[]") && !bad_.count(key.name))
         add({.text = source_},
             fmt::format("{} is missing: {}; as in [{}] {}", key.name, key.help, key.section(), key.allowed.example));
     }
-    for (const Conflict& c : conflicts(recipe)) {
+    std::vector<Conflict> all = conflicts(recipe);
+    for (Conflict& c : island_conflicts(islands, recipe)) all.push_back(std::move(c));
+    for (const Conflict& c : all) {
       const bool told = bad_.count(c.key) || std::any_of(c.others.begin(), c.others.end(),
                                                          [&](const auto& other) { return bad_.count(other) > 0; });
       if (told) continue;
@@ -178,7 +183,9 @@ class Parser {
   void read_phase(const toml::table& table, const Place& where) {
     Recipe::Phase phase;
     Recipe scratch;
+    Islands no_islands;  // known, and not to change
     std::vector<RecipeKey> keys = recipe_keys(scratch);
+    for (RecipeKey& key : island_keys(no_islands)) keys.push_back(std::move(key));
     std::map<std::string, std::string> values;
     const toml::node* from = table.get("from_step");
     const auto step = from != nullptr && from->is_integer() ? from->value<int64_t>() : std::nullopt;
@@ -314,22 +321,26 @@ class Parser {
   std::set<std::string> bad_;            // keys whose value is told already
 };
 
-}  // namespace
-
-Recipe parse_recipe(const std::string& text, const std::string& source, const std::vector<std::string>& overrides) {
+struct WholeRecipe {
   Recipe recipe;
-  Parser parser(recipe, source);
+  Islands islands;
+};
+
+WholeRecipe parse_whole(const std::string& text, const std::string& source, const std::vector<std::string>& overrides) {
+  WholeRecipe whole;
+  Recipe& recipe = whole.recipe;
+  Parser parser(recipe, whole.islands, source);
   parser.table(parse_toml(text, source));
   for (const std::string& o : overrides) parser.override_with(o);
   if (recipe.train.epochs > 0 && !parser.is_given("train.train_iters")) recipe.train.train_iters = 0;
   if (recipe.run.backend == BackendKind::ref)
     recipe.train.precision = PrecisionChoice::f64;  // it computes in nothing else
-  parser.check(recipe);
+  parser.check(recipe, whole.islands);
   parser.throw_problems();
-  return recipe;
+  return whole;
 }
 
-Recipe parse_recipe_file(const std::string& path, const std::vector<std::string>& overrides) {
+std::string text_of_recipe(const std::string& path) {
   std::ifstream in(path, std::ios::binary);
   if (!in) throw FileError(fmt::format("{}: cannot be read; is the path right?", path));
   std::string text(kMaxBytes + 1, '\0');
@@ -338,7 +349,25 @@ Recipe parse_recipe_file(const std::string& path, const std::vector<std::string>
   if (in.bad() || (text.empty() && !in.eof())) throw FileError(fmt::format("{}: cannot be read; is it a file?", path));
   if (text.size() > kMaxBytes)
     throw ConfigError(fmt::format("{}: more than {} bytes: this is no recipe", path, kMaxBytes));
-  return parse_recipe(text, path, overrides);
+  return text;
+}
+
+}  // namespace
+
+Recipe parse_recipe(const std::string& text, const std::string& source, const std::vector<std::string>& overrides) {
+  return parse_whole(text, source, overrides).recipe;
+}
+
+Recipe parse_recipe_file(const std::string& path, const std::vector<std::string>& overrides) {
+  return parse_recipe(text_of_recipe(path), path, overrides);
+}
+
+Islands parse_islands(const std::string& text, const std::string& source, const std::vector<std::string>& overrides) {
+  return parse_whole(text, source, overrides).islands;
+}
+
+Islands parse_islands_file(const std::string& path, const std::vector<std::string>& overrides) {
+  return parse_islands(text_of_recipe(path), path, overrides);
 }
 
 }  // namespace weft

@@ -2,6 +2,7 @@
 
 #include "weft/base/error.h"
 #include "weft/base/json.h"
+#include "weft/recipe/islands.h"
 #include "weft/recipe/recipe_keys.h"
 
 namespace weft {
@@ -82,8 +83,11 @@ std::vector<std::string> recipe_differences(const Recipe& there, const Recipe& h
 
 std::vector<KeyHelp> recipe_help() {
   Recipe fallbacks;
+  Islands none;
+  std::vector<RecipeKey> keys = recipe_keys(fallbacks);
+  for (RecipeKey& key : island_keys(none)) keys.push_back(std::move(key));
   std::vector<KeyHelp> all;
-  for (const RecipeKey& key : recipe_keys(fallbacks))
+  for (const RecipeKey& key : keys)
     all.push_back({.key = key.name,
                    .type = std::string(type_of(key)),
                    .fallback = value_of(key),

@@ -15,7 +15,8 @@
 namespace weft {
 
 std::string_view name_of(RunSection section) {
-  constexpr std::string_view kNames[] = {"setup", "step", "evaluation", "tasks", "snapshot", "save", "finished"};
+  constexpr std::string_view kNames[] = {"setup",    "step", "evaluation", "tasks",
+                                         "snapshot", "save", "islands",    "finished"};
   return kNames[size_t(section)];
 }
 

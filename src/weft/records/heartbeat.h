@@ -10,9 +10,10 @@
 namespace weft {
 
 // What a run is doing. setup: all that comes before the first step, or the first one of a phase; snapshot: it copies
-// what is then written beside it; save: it waits for the disk; finished: all steps are done, and the last is saved.
-enum class RunSection : uint8_t { setup, step, evaluation, tasks, snapshot, save, finished };
-inline constexpr size_t kRunSections = 7;
+// what is then written beside it; save: it waits for the disk; islands: for other islands; finished: all steps are
+// done, and the last is saved.
+enum class RunSection : uint8_t { setup, step, evaluation, tasks, snapshot, save, islands, finished };
+inline constexpr size_t kRunSections = 8;
 std::string_view name_of(RunSection section);
 
 // What a run says each time when it goes from one section to the next. Steps count those that are done.

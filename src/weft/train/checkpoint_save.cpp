@@ -16,12 +16,14 @@ namespace fs = std::filesystem;
 
 struct CheckpointSave::Files {
   SafetensorsLayout weights, optimizer;
-  std::unique_ptr<SharedWriter> to_weights = {}, to_optimizer = {};
+  std::unique_ptr<SharedWriter> to_weights = {}, to_optimizer = {}, to_more = {};
 };
 
-CheckpointSave::CheckpointSave(const fs::path& run, const TrainingState& state, CheckpointSource source)
+CheckpointSave::CheckpointSave(const fs::path& run, const TrainingState& state, CheckpointSource source,
+                               std::optional<SharedFile> more)
     : state_(state),
       source_(std::move(source)),
+      more_(std::move(more)),
       ranks_(*state.params.mesh().world),
       path_(run / "checkpoints" / fmt::format("step-{}", source_.progressed.step)),
       files_(
@@ -45,6 +47,7 @@ void CheckpointSave::create() {
     create_folders(folder_->building() / "weft");
     create_files(folder_->building(), files_->weights);
     create_files(folder_->building() / "weft", files_->optimizer);
+    if (more_) create_files(folder_->building() / "weft", more_->layout);
   });
 }
 
@@ -66,6 +69,9 @@ void CheckpointSave::take_snapshot() {
                   [&](const std::string& entry, int64_t offset, std::span<std::byte> from) {
                     optimizer->write(entry, offset, from);
                   });
+    if (!more_) return;
+    files_->to_more = std::make_unique<SharedWriter>(here / "weft", more_->layout);
+    more_->write(*files_->to_more);
   });
   fault_point("copied", rank(), step());
   run_beside([this] {
@@ -73,6 +79,7 @@ void CheckpointSave::take_snapshot() {
     files_->to_optimizer->write_held();
     files_->to_weights->sync();
     files_->to_optimizer->sync();
+    if (files_->to_more) files_->to_more->sync();
     fault_point("written", rank(), step());
   });
 }
@@ -118,6 +125,8 @@ void CheckpointSave::write_small_files() {
   std::vector<uint64_t> weight_sums = files_->to_weights->sums(), optimizer_sums = files_->to_optimizer->sums();
   sum_over(ranks_, weight_sums);
   sum_over(ranks_, optimizer_sums);
+  std::vector<uint64_t> more_sums = files_->to_more ? files_->to_more->sums() : std::vector<uint64_t>();
+  sum_over(ranks_, more_sums);
   agree(ranks_, [&] {
     if (rank() != 0) return;
     const fs::path here = folder_->building();
@@ -131,6 +140,7 @@ void CheckpointSave::write_small_files() {
     Manifest manifest{.step = step(), .files = {}};
     manifest.add("", files_->weights, weight_sums);
     manifest.add("weft/", files_->optimizer, optimizer_sums);
+    if (more_) manifest.add("weft/", more_->layout, more_sums);
     manifest.add_others(here);
     write_file_durably(here / kManifestFile, to_text(manifest));
   });

@@ -1,10 +1,13 @@
 // Writing a checkpoint, at once or while the run goes on.
 #pragma once
 #include <atomic>
+#include <functional>
 #include <memory>
+#include <optional>
 #include <thread>
 
 #include "weft/base/durable_file.h"
+#include "weft/checkpoint/shared_writer.h"
 #include "weft/train/checkpoint_state.h"
 
 namespace weft {
@@ -17,9 +20,16 @@ namespace weft {
 // All but the destructor are collective, and throw the same FileError on all ranks; then nothing has changed, and the
 // save is over. `state`, and the model and optimizer of `source`, must outlive it. Destroyed before its end, it waits
 // for its thread and leaves nothing.
+// One more file of weft/ that all ranks write together, at once.
+struct SharedFile {
+  SafetensorsLayout layout;
+  std::function<void(SharedWriter&)> write;  // what this rank has of it
+};
+
 class CheckpointSave {
  public:
-  CheckpointSave(const std::filesystem::path& run, const TrainingState& state, CheckpointSource source);
+  CheckpointSave(const std::filesystem::path& run, const TrainingState& state, CheckpointSource source,
+                 std::optional<SharedFile> more = {});
   ~CheckpointSave();
   CheckpointSave(const CheckpointSave&) = delete;
   CheckpointSave& operator=(const CheckpointSave&) = delete;
@@ -45,6 +55,7 @@ class CheckpointSave {
 
   const TrainingState& state_;
   const CheckpointSource source_;
+  const std::optional<SharedFile> more_;
   Communicator& ranks_;
   const std::filesystem::path path_;
   std::unique_ptr<DurableFolder> folder_;  // of the rank that leads

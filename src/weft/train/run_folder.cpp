@@ -88,7 +88,8 @@ std::string link_in(const fs::path& checkpoint, const fs::path& to) {
 
 }  // namespace
 
-void judge_chosen(const Recipe& recipe, const fs::path& checkpoint, Communicator& ranks, int num_threads) {
+void judge_chosen(const Recipe& recipe, const fs::path& checkpoint, Communicator& ranks, int num_threads,
+                  const Islands& islands) {
   const bool leads = ranks.rank() == 0;
   if (leads) {
     require_checkpoint(checkpoint);
@@ -98,7 +99,7 @@ void judge_chosen(const Recipe& recipe, const fs::path& checkpoint, Communicator
   if (!leads) return;
   const int64_t done = read_progress(checkpoint).step;
   refuse_another_recipe(recipe, checkpoint / "weft" / "recipe.toml", fmt::format("--from {}", checkpoint.string()),
-                        done);
+                        done, islands);
   require_steps_left(recipe, done, checkpoint);
 }
 
@@ -180,7 +181,7 @@ std::string beside_that_run(const std::optional<fs::path>& newest) {
       is_adapter_folder(*newest) ? "adapter.path=" + path : "model.path=" + path + " model.init=pretrained");
 }
 
-void refuse_foreign(const Recipe& recipe) {
+void refuse_foreign(const Recipe& recipe, const Islands& islands) {
   namespace fs = std::filesystem;
   const fs::path dir = recipe.run.dir, file = dir / "recipe.toml";
   std::error_code error;
@@ -191,7 +192,7 @@ void refuse_foreign(const Recipe& recipe) {
     refuse_another_recipe(
         recipe, file,
         fmt::format("run.dir = \"{}\" holds a run of another recipe; {}", recipe.run.dir, beside_that_run(newest)),
-        done);
+        done, islands);
     if (newest) require_steps_left(recipe, done, *newest);
   } else if (fs::exists(dir, error) && !(has_recipe && is_ours(file)) && !is_as_good_as_empty(dir)) {
     throw ConfigError(fmt::format("run.dir = \"{}\" exists, and is no run of weft's: choose another", recipe.run.dir));
@@ -201,7 +202,7 @@ void refuse_foreign(const Recipe& recipe) {
 }  // namespace
 
 void refuse_another_recipe(const Recipe& recipe, const std::filesystem::path& file, const std::string& what,
-                           int64_t steps_done) {
+                           int64_t steps_done, const Islands& islands) {
   Recipe there = parse_recipe_file(file.string(), {});
   if (have_the_same_files(there, recipe)) {  // a dataset's folder, or what is in it
     there.data.train = recipe.data.train;
@@ -210,6 +211,8 @@ void refuse_another_recipe(const Recipe& recipe, const std::filesystem::path& fi
   }
   allow_another_length(there, recipe);
   auto differences = recipe_differences(there, recipe);
+  for (std::string& d : island_differences(parse_islands_file(file.string(), {}), islands))
+    differences.push_back(std::move(d));
   for (std::string& d : phase_differences(there, recipe, steps_done)) differences.push_back(std::move(d));
   if (differences.empty()) return;
   std::string list;
@@ -226,25 +229,25 @@ void refuse_another_recipe(const Recipe& recipe, const std::filesystem::path& fi
   throw ConfigError(fmt::format("{}. Differences:{}", what, list));
 }
 
-void write_run_recipe(const Recipe& recipe) {
+void write_run_recipe(const Recipe& recipe, const Islands& islands) {
   const std::filesystem::path file = std::filesystem::path(recipe.run.dir) / "recipe.toml";
-  const std::string text = std::string(kMark) + to_toml(recipe);
+  const std::string text = std::string(kMark) + to_toml(recipe) + to_toml(islands);
   if (!holds(file, text)) write_file_durably(file, text);  // on a full disk a run that is the same goes on
 }
 
-RunLock claim_run_folder(const Recipe& recipe) {
+RunLock claim_run_folder(const Recipe& recipe, const Islands& islands) {
   namespace fs = std::filesystem;
   if (recipe.run.dir.empty()) throw ConfigError("run.dir is empty: name a folder, as in run.dir=runs/first");
   const fs::path dir = recipe.run.dir;
   std::error_code error;
   if (fs::exists(dir, error) && !fs::is_directory(dir, error))
     throw ConfigError(fmt::format("run.dir = \"{}\" is no folder: choose another", recipe.run.dir));
-  refuse_foreign(recipe);  // before anything is written there
+  refuse_foreign(recipe, islands);  // before anything is written there
   create_folders(dir);
   RunLock lock(dir);
-  refuse_foreign(recipe);  // now that nobody else changes it
+  refuse_foreign(recipe, islands);  // now that nobody else changes it
   // Where a run has begun, its epochs stand there as steps: Trainer writes them anew, if they are others now.
-  if (recipe.train.epochs == 0 || !has_results(dir)) write_run_recipe(recipe);
+  if (recipe.train.epochs == 0 || !has_results(dir)) write_run_recipe(recipe, islands);
   return lock;
 }
 

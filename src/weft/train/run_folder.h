@@ -5,6 +5,7 @@
 
 #include "weft/base/number_locks.h"
 #include "weft/comm/communicator.h"
+#include "weft/recipe/islands.h"
 #include "weft/recipe/recipe.h"
 
 namespace weft {
@@ -14,7 +15,8 @@ namespace weft {
 // run's may, is beyond the recipe's last step, or is damaged (it is read, all of it); and where the recipe's run folder
 // has a run already. Changes nothing. Collective: the ranks share the reading, so that none waits for another for as
 // long as a large checkpoint takes.
-void judge_chosen(const Recipe& recipe, const std::filesystem::path& checkpoint, Communicator& ranks, int num_threads);
+void judge_chosen(const Recipe& recipe, const std::filesystem::path& checkpoint, Communicator& ranks, int num_threads,
+                  const Islands& islands = {});
 
 // Makes the checkpoint RUN/checkpoints/step-N of the recipe's run, from which it then goes on as from one of its own.
 // Weights are not copied where the file system can give them a second name, else by all ranks, each a part. Collective,
@@ -27,16 +29,16 @@ void drop_run_folder(const Recipe& recipe);
 
 // Makes run.dir the folder of this recipe: creates it with recipe.toml, or, where that is there already, checks that it
 // is the same run (only settings that do not change the result may differ) and updates it. Throws ConfigError that
-// names every difference; nothing is overwritten then.
-RunLock claim_run_folder(const Recipe& recipe);
+// names every difference; nothing is overwritten then. `islands`: as the recipe's file has them.
+RunLock claim_run_folder(const Recipe& recipe, const Islands& islands = {});
 
 // Throws ConfigError that names every difference between a recipe and that of a run (a file that weft wrote) which this
 // run may not have: all but settings that do not change the result, the length of the run (run_length.h), and phases
 // that begin after the steps that are done. `what` begins the message.
 void refuse_another_recipe(const Recipe& recipe, const std::filesystem::path& file, const std::string& what,
-                           int64_t steps_done);
+                           int64_t steps_done, const Islands& islands);
 
 // Writes recipe.toml anew, for the owner of the folder.
-void write_run_recipe(const Recipe& recipe);
+void write_run_recipe(const Recipe& recipe, const Islands& islands = {});
 
 }  // namespace weft

@@ -46,7 +46,8 @@ Trainer::Setup trainer_setup(const RanksSetup& setup, const ProcessMesh& mesh, R
           .stop = setup.stop,
           .terminal_fd = setup.terminal_fd,
           .heartbeat = setup.heartbeat,
-          .signs = &signs};
+          .signs = &signs,
+          .islands = setup.islands};
 }
 
 RunEnd train_phases(const RanksSetup& setup, const std::vector<RunSpan>& spans, const ProcessMesh& mesh,

@@ -75,6 +75,7 @@ Trainer::Trainer(RunPlan plan, const Setup& setup)
       recipe_(setup.phases.span ? setup.phases.span->recipe : setup.recipe),
       span_(setup.phases.span ? std::optional(*setup.phases.span) : std::nullopt),
       keeps_end_(setup.phases.keeps_end),
+      islands_(setup.islands != nullptr ? setup.islands->settings : Islands()),
       machine_(setup.machine),
       stop_(setup.stop),
       signs_(setup.signs),
@@ -121,9 +122,11 @@ Trainer::Trainer(RunPlan plan, const Setup& setup)
 void Trainer::begin(const Setup& setup) {
   try {
     settle_length();
-    start_weights(setup.phases.found != nullptr
-                      ? *setup.phases.found
-                      : find_checkpoint_to_resume(recipe_.run.dir, *rank_.mesh.world, machine_.threads));
+    const FoundCheckpoint found = setup.phases.found != nullptr
+                                      ? *setup.phases.found
+                                      : find_checkpoint_to_resume(recipe_.run.dir, *rank_.mesh.world, machine_.threads);
+    start_weights(found);
+    if (setup.islands != nullptr) join_islands(*setup.islands, found.path);
   } catch (const Error&) {  // what was found damaged, and set aside, is told all the same
     for (const std::string& note : notes_)
       if (leads()) ::dprintf(setup.terminal_fd, "%s\n", note.c_str());
@@ -220,11 +223,12 @@ void Trainer::settle_length() {
   recipe_ = with_known_length(std::move(recipe_), *data_.train);
   if (epochs > 0) notes_.push_back(fmt::format("train.epochs = {}: {} steps", epochs, recipe_.train.train_iters));
   if (!span_) whole_ = recipe_;
-  notes_.push_back(span_ ? epochs_note(*data_.train, samples_of_mix(whole_, span_->mix))
-                         : epochs_note(recipe_, *data_.train));
+  notes_.push_back(span_                   ? epochs_note(*data_.train, samples_of_mix(whole_, span_->mix))
+                   : islands_.are_joined() ? epochs_note(*data_.train, samples_at(recipe_.train.train_iters))
+                                           : epochs_note(recipe_, *data_.train));
   if (std::string warning = short_for_spikes_note(whole_); !warning.empty()) notes_.push_back(std::move(warning));
   if (!leads() || epochs == 0) return;
-  write_run_recipe(whole_);
+  write_run_recipe(whole_, islands_);
   if (const std::string warning = judge_checkpoint_room(recipe_, rank_.plan); !warning.empty())
     notes_.push_back("warning: " + warning);
 }
@@ -277,8 +281,9 @@ RunEnd Trainer::run() {
   if (tasks_due() && (!results_ || results_->step != step_)) score_tasks();
   // Not between two spans, where the one before has asked: a checkpoint of a step is of the span that trained it.
   for (bool asks = !follows_; step_ < end_step() && !(asks && stopped()); asks = true) {
-    const std::optional<StepRecord> record = step_once();
+    std::optional<StepRecord> record = step_once();
     if (!record) continue;
+    exchange(*record);
     if (leads()) records_->step(*record);
     watch_stragglers(record->step_time_s);
     tell_of_rate();
@@ -316,6 +321,7 @@ RunEnd Trainer::run() {
       records_->note(fmt::format("best held-out loss: {:.4f}, of {}", best.held_out.loss, best.path.string()));
   }
   if (step_ < recipe_.train.train_iters) return RunEnd::stopped;
+  if (island_) island_->member().end();
   enter(RunSection::finished);
   return RunEnd::finished;
 }
@@ -335,7 +341,7 @@ std::optional<StepRecord> Trainer::step_once() {
   const TrainingStep::Watch watch{.before_end = [this](const auto& so_far) {
     if (recipe_.train.log_grad_norms) log_grad_norms(so_far);
   }};
-  const int64_t batch = spikes_.state.batch_of(step_);
+  const int64_t batch = batch_at(step_);
   TrainingStep::Result result = step_run_.run(step_, batch, watch);
   if (result.outcome == TrainingStep::Outcome::stuck) result = run_again(result, watch);
   if (leads()) note_oddities(result);
@@ -345,6 +351,7 @@ std::optional<StepRecord> Trainer::step_once() {
   if (result.outcome == TrainingStep::Outcome::updated && result.lr > 0 && result.grad_norm > 0)
     adapter_changed_ = true;
   ++step_;
+  island_tokens_ += rank_.plan.step.global_tokens();
   return record_of(result, batch, now_s() - began);
 }
 
@@ -361,7 +368,8 @@ StepRecord Trainer::record_of(const TrainingStep::Result& result, int64_t batch,
           .tokens_per_s = tokens / took,
           .step_time_s = took,
           .mfu = matmul_rate_.mfu(rank_.plan.memory.arithmetic.model_flops, took),
-          .memory_bytes = rank_.peak_bytes() + (writer_ ? writer_->bytes_taken() : 0),
+          .memory_bytes =
+              rank_.peak_bytes() + (writer_ ? writer_->bytes_taken() : 0) + (island_ ? island_->state().bytes() : 0),
           .data_s = batches_.take_read_s(),
           .waits_s = blocked_by_axis(waits_),
           .eval_s = std::exchange(eval_s_, 0),

@@ -13,6 +13,7 @@
 #include "weft/train/checkpoint_save.h"
 #include "weft/train/evaluate_rows.h"
 #include "weft/train/hang_watch.h"
+#include "weft/train/joined_island.h"
 #include "weft/train/matmul_rate.h"
 #include "weft/train/rank_run.h"
 #include "weft/train/run_data.h"
@@ -83,11 +84,12 @@ class Trainer {
     const Machine& machine;  // of this rank
     const ProcessMesh& mesh;
     const std::atomic<bool>& stop;
-    int terminal_fd = 2;            // progress goes there
-    std::string heartbeat = {};     // the file of whoever watches over the run; empty: nobody does
-    RankSigns* signs = nullptr;     // for a HangWatch; none: nobody watches
-    const RunData* data = nullptr;  // the data that is open already, which it shares; null: it opens its own
-    RunReferences references = {};  // of that data
+    int terminal_fd = 2;                   // progress goes there
+    std::string heartbeat = {};            // the file of whoever watches over the run; empty: nobody does
+    RankSigns* signs = nullptr;            // for a HangWatch; none: nobody watches
+    const RunData* data = nullptr;         // the data that is open already, which it shares; null: it opens its own
+    RunReferences references = {};         // of that data
+    const IslandSetup* islands = nullptr;  // null: the run is no island
     // Of a run with phases (train_phases.h); all null: of one without, but for `carried` where its shares have changed.
     struct {
       const RunSpan* span = nullptr;           // the steps that it trains, with their values; `recipe` is that of all
@@ -112,8 +114,15 @@ class Trainer {
   void write_data_file();
   int64_t end_step() const { return span_ ? span_->end_step : recipe_.train.train_iters; }
   BatchPlace batch_place() const;
+  // Of islands, all together have read so many after `step` steps of each.
   int64_t samples_at(int64_t step) const {
-    return span_ ? span_->samples_at(step) : spikes_.state.batch_of(step) * recipe_.train.global_batch_size;
+    return span_ ? span_->samples_at(step)
+                 : spikes_.state.batch_of(step) * num_islands() * recipe_.train.global_batch_size;
+  }
+  int64_t num_islands() const { return islands_.are_joined() ? islands_.count : 1; }
+  // The batch that a step reads: of the batches of one order, islands take every count-th.
+  int64_t batch_at(int64_t step) const {
+    return spikes_.state.batch_of(step) * num_islands() + (islands_.are_joined() ? islands_.number : 0);
   }
   std::optional<MixPlace> place_at(int64_t step) const;
   Recipe with_longest_samples() const;
@@ -151,6 +160,8 @@ class Trainer {
   void go_back(const std::filesystem::path& checkpoint);
   void wait_check_replicas();
   void let_first_rank_tell() const;
+  void join_islands(const IslandSetup& setup, const std::optional<std::filesystem::path>& checkpoint);
+  void exchange(StepRecord& record);
   void log_grad_norms(const TrainingStep::Result& step);
   void evaluate();
   std::optional<EvalRecord> evaluate_text();
@@ -175,6 +186,7 @@ class Trainer {
   Recipe whole_, recipe_;
   const std::optional<RunSpan> span_;
   const bool keeps_end_;
+  const Islands islands_;  // not joined: the run is no island
   const Machine machine_;
   const std::atomic<bool>& stop_;
   RankSigns* const signs_;
@@ -205,6 +217,8 @@ class Trainer {
   bool adapter_changed_ = false;                    // by a step of this run, or of the one that it goes on from
   std::string base_, teacher_, reference_weights_;  // fingerprints of weights that it reads and never writes
   std::unique_ptr<CheckpointSave> saving_;          // under way
+  std::unique_ptr<JoinedIsland> island_;            // none: the run is no island
+  int64_t island_tokens_ = 0;                       // that it has trained on since it was started
   MatmulRate matmul_rate_;
   std::vector<std::string> notes_;       // of the start: where it goes on, what was passed over
   std::unique_ptr<RunRecords> records_;  // of the rank that leads

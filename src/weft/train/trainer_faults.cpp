@@ -23,7 +23,7 @@ TrainingStep::Result Trainer::run_again(const TrainingStep::Result& first, Train
                                                 : fmt::format(" at the least loss scale, {}", loss_scale_.state.scale));
   const NonFinite found = wait_find_nonfinite(rank_);
   watch.again = true;
-  const TrainingStep::Result again = step_run_.run(step_, spikes_.state.batch_of(step_), watch);
+  const TrainingStep::Result again = step_run_.run(step_, batch_at(step_), watch);
   const bool transient = again.outcome != TrainingStep::Outcome::stuck;
   if (leads()) {
     nlohmann::json event = found.to_json();
@@ -52,10 +52,10 @@ void Trainer::report_nonfinite(const std::string& what, const NonFinite& found) 
   Checked watched(rank_.backend, {.finite = true, .memory = *machine_.memory});
   int64_t micro_batch = -1;
   try {
-    step_run_.run_batch(spikes_.state.batch_of(step_),
-                        {.backend = &watched, .begins = [&](const Action* action, const Instruction&) {
-                           micro_batch = action ? rank_.plan.step.order.global_of(action->micro_batch) : -1;
-                         }});
+    step_run_.run_batch(batch_at(step_), {.backend = &watched, .begins = [&](const Action* action, const Instruction&) {
+                                            micro_batch =
+                                                action ? rank_.plan.step.order.global_of(action->micro_batch) : -1;
+                                          }});
   } catch (const NumericsError& e) {
     throw NumericsError(fmt::format("{}, and the same when it ran again: first in {}, {}on rank {}{}{}", what, e.what(),
                                     micro_batch < 0 ? "" : fmt::format("micro-batch {}, ", micro_batch),

@@ -84,7 +84,12 @@ void Trainer::begin_save() {
     records_->sync();  // the records of every step that the checkpoint holds
     kept = kept_checkpoints(whole_);
   });
-  const int64_t bytes = checkpoint_bytes(rank_.plan.model, *rank_.plan.optimizer, stat).total;
+  std::optional<SharedFile> outer;
+  if (island_)
+    outer = SharedFile{.layout = island_->state().file_layout(island_->member().rounds()),
+                       .write = [this](SharedWriter& writer) { island_->state().write(writer); }};
+  const int64_t bytes = checkpoint_bytes(rank_.plan.model, *rank_.plan.optimizer, stat).total +
+                        (outer ? outer->layout.files()[0].bytes : 0);
   for (const std::string& note : make_room(recipe_.run.dir, kept, bytes, *rank_.mesh.world, machine_.threads))
     records_->note(fmt::format("step {}: {}", step_, note));
   const bool scales = loss_scale_.kind != LossScale::Kind::none;
@@ -112,8 +117,9 @@ void Trainer::begin_save() {
                        .is_tokenizer_known = is_tokenizer_kept(recipe_),
                        .config = config_of_checkpoint(),
                        .adapter = rank_.plan.config.adapter,
-                       .recipe = to_toml(whole_),
-                       .num_threads = rank_.state.snapshot ? 1 : machine_.threads});
+                       .recipe = to_toml(whole_) + to_toml(islands_),
+                       .num_threads = rank_.state.snapshot ? 1 : machine_.threads},
+      std::move(outer));
 }
 
 }  // namespace weft
