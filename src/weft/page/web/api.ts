@@ -1,0 +1,109 @@
+// What the server answers (docs/formats/page.md), and how it is asked.
+
+export type Num = number | null;
+
+export interface RunLine {
+  run: number; id: string; name: string; path: string; generation: number; state: string; step: number; total: Num;
+  model: string; objective: string; eta_s?: Num; latest?: Record<string, Num>;
+}
+export interface Runs { weft: string; host: string; now: number; runs: RunLine[] }
+
+export interface Evaluation { step: number; loss: Num; [term: string]: Num }
+export interface Times { step_s: Num; data_s: Num; waits_s: Record<string, Num>; eval_s: Num; save_s: Num; compute_s: Num }
+export interface Attempt { attempt: number; began: Num; ended: Num; status: Num; reason: string; host: string; machine: string; ranks: Num; from_step?: Num }
+export interface RunEvent { event: string; time: Num; [what: string]: unknown }
+export interface Checkpoint { step: number; bytes: Num; held_out_loss: Num; time?: Num }
+export interface Run {
+  run: number; id: string; name: string; path: string; generation: number; now: number; state: string; reason: string; step: number;
+  total: Num; eta_s: Num; began: Num; last_record: Num; model: string; objective: string; machine: string; host: string;
+  weft: string; ranks: Num; launcher: string; layout: Record<string, number> | null; latest: Record<string, unknown> | null;
+  held_out: Evaluation | null; best_held_out: Evaluation | null; tasks: { name: string; value: Num; stderr: Num; step: number }[];
+  speed: { steps: number; tokens_per_s: Num; step_time_s: Num; mfu: Num } | null; time: Times | null; time_recent: Times | null;
+  memory: { used_bytes: Num } | null; price: { per_hour: Num; so_far: Num; currency: string } | null;
+  attempts: Attempt[]; events: RunEvent[]; checkpoints: Checkpoint[]; recipe: Record<string, string>; problems: string[];
+}
+
+export interface Name { name: string; kind: "step" | "held_out" | "task"; unit: string; points: number; last: Num; last_step: number }
+export interface Names { generation: number; names: Name[]; more?: number }
+
+export interface RawCurve { name: string; thinned: boolean; steps: number[]; values: Num[] }
+export interface Curves { generation: number; first_step: number; last_step: number; curves: RawCurve[] }
+
+export interface Heat { available: boolean; reason?: string; names: string[]; steps: number[]; end: number; values: Num[][] }
+
+export interface PlanClass {
+  class: number; rank: number; ranks: number[]; total_bytes: number; memory: { name: string; meaning: string; bytes: number }[];
+  communication: { axis: string; kind: string; calls: number; bytes_sent: number }[];
+}
+export interface Tensor {
+  name: string; shape: number[]; dtype: string; bytes: number; trained: boolean; placement: string; held: { ranks: number[]; bytes: number }[];
+}
+export interface Plan {
+  available: boolean; reason?: string; world: number; axes: Record<string, number>; num_params: number; classes: PlanClass[];
+  tensors?: Tensor[]; tensors_reason?: string;
+}
+
+export interface Machine {
+  host: string; now: number; cores: Num; usable_cores: Num; load: Num[]; busy: Num;
+  memory: { total_bytes: Num; available_bytes: Num; swap_used_bytes: Num } | null;
+  energy: { name: string; watts: Num }[]; temperatures: { name: string; celsius: Num }[]; clocks: { mhz: Num; max_mhz: Num } | null;
+  disks: { run: number; path: string; total_bytes: Num; free_bytes: Num }[];
+  devices: { name: string; read_bytes_per_s: Num; written_bytes_per_s: Num }[];
+  network: { name: string; received_bytes_per_s: Num; sent_bytes_per_s: Num; errors: Num; dropped: Num }[];
+  pressure: { name: string; some_10s: Num }[];
+}
+
+export interface Change { run: number; generation: number; state: string; step: number; total: Num; eta_s: Num; records: number; events: number; attempts: number; checkpoints: number; latest: Record<string, Num> }
+
+export class Refused extends Error {
+  constructor(readonly status: number, message: string) { super(message); }
+}
+
+async function get<T>(what: string, q: Record<string, string | number | null> = {}): Promise<T> {
+  const query = new URLSearchParams();
+  for (const [name, v] of Object.entries(q)) if (v !== null) query.set(name, String(v));
+  const answer = await fetch(`api/${what}?${query.toString()}`, { cache: "no-store" });
+  if (answer.status === 403) throw new Refused(403, "This page needs its token: open the address that weft printed.");
+  const body = await answer.json().catch(() => null) as (T & { error?: string }) | null;
+  if (!answer.ok || body === null) throw new Refused(answer.status, body?.error ?? `the server answered ${answer.status}`);
+  return body;
+}
+
+export const runs = (): Promise<Runs> => get("runs");
+export const run = (run: number): Promise<Run> => get("run", { run });
+export const names = (run: number): Promise<Names> => get("names", { run });
+export const plan = (run: number): Promise<Plan> => get("plan", { run });
+export const machine = (): Promise<Machine> => get("machine");
+export const heat = (run: number, from: Num, to: Num, columns: number): Promise<Heat> => get("heat", { run, from, to, columns });
+
+// At most 64 names are asked for at once.
+export async function curves(run: number, wanted: string[], from: Num, to: Num, points: number): Promise<Curves> {
+  const answers: Curves[] = [];
+  for (let i = 0; i < Math.max(1, wanted.length); i += 64) {
+    answers.push(await get<Curves>("curves", { run, names: wanted.slice(i, i + 64).join(","), from, to, points }));
+  }
+  if (answers.some((a) => a.generation !== answers[0].generation)) return curves(run, wanted, from, to, points);
+  return { ...answers[0], curves: answers.flatMap((a) => a.curves) };
+}
+
+// Calls `changed` for each message of the stream, and `connected` when it is lost and when it is there again. The browser
+// connects again by itself but where the server refused; then this does.
+export function follow(changed: (now: number, runs: Change[]) => void, connected: (yes: boolean) => void): void {
+  let wait_s = 1;
+  const connect = (): void => {
+    const stream = new EventSource("api/stream");
+    stream.addEventListener("runs", (event) => {
+      wait_s = 1;
+      connected(true);
+      const message = JSON.parse((event as MessageEvent<string>).data) as { now: number; runs: Change[] };
+      changed(message.now, message.runs);
+    });
+    stream.addEventListener("error", () => {
+      connected(false);
+      if (stream.readyState !== EventSource.CLOSED) return;
+      setTimeout(connect, wait_s * 1000);
+      wait_s = Math.min(30, wait_s * 2);
+    });
+  };
+  connect();
+}
