@@ -20,6 +20,7 @@
 #include "weft/train/checkpoint_folders.h"
 #include "weft/train/evaluate.h"
 #include "weft/train/first_weights.h"
+#include "weft/train/local_resume.h"
 #include "weft/train/objectives.h"
 #include "weft/train/phase_heads.h"
 #include "weft/train/room.h"
@@ -104,9 +105,9 @@ Trainer::Trainer(RunPlan plan, const Setup& setup)
 void Trainer::begin(const Setup& setup) {
   try {
     settle_length();
-    start_weights(setup.phases.found != nullptr
-                      ? *setup.phases.found
-                      : find_checkpoint_to_resume(recipe_.run.dir, *rank_.mesh.world, machine_.threads));
+    start_weights(setup.phases.found != nullptr ? *setup.phases.found
+                                                : find_state_to_resume(recipe_, *rank_.mesh.world, machine_.threads));
+    begin_local_copies();
   } catch (const Error&) {  // what was found damaged, and set aside, is told all the same
     for (const std::string& note : notes_)
       if (leads()) ::dprintf(setup.terminal_fd, "%s\n", note.c_str());
@@ -153,6 +154,7 @@ void Trainer::take(CarriedRun& carried) {
   reference_weights_ = std::move(carried.reference);
   matmul_rate_ = std::move(carried.matmul_rate);
   records_ = std::move(carried.records);
+  local_ = std::move(carried.local);
   if (changes_heads(carried.recipe, recipe_)) {
     const auto behind = std::filesystem::path(recipe_.run.dir) / "checkpoints" / fmt::format("step-{}", step_);
     for (const std::string& note : begin_other_heads(recipe_, {behind, carried.model}, rank_, machine_.threads))
@@ -183,6 +185,7 @@ CarriedRun Trainer::take_carried() {
           .reference = std::move(reference_weights_),
           .matmul_rate = std::move(matmul_rate_),
           .records = std::move(records_),
+          .local = std::move(local_),
           .recipe = recipe_,
           .model = rank_.plan.model};
 }
@@ -257,13 +260,18 @@ RunEnd Trainer::run() {
     tell_of_rate();
     if (due(recipe_.train.check_replicas_interval)) wait_check_replicas();
     if (saving_) add_time(save_s_, [&] { go_on_saving(SaveWait::no); });
+    if (local_ && local_->is_writing()) add_time(save_s_, [&] { go_on_copying(SaveWait::no); });
     if (evaluation_due()) add_time(eval_s_, [&] { evaluate(); });
     if (tasks_due()) add_time(eval_s_, [&] { score_tasks(); });
     if (saving_ && recipe_.checkpoint.keep_best > 0)  // how good it is counts
       add_time(save_s_, [&] { go_on_saving(SaveWait::yes); });
-    if (due(recipe_.checkpoint.save_interval) || is_among_best()) add_time(save_s_, [&] { save(false); });
+    if (due(recipe_.checkpoint.save_interval) || is_among_best())
+      add_time(save_s_, [&] { save(false); });
+    else if (due(recipe_.checkpoint.local_interval))
+      add_time(save_s_, [&] { copy_locally(); });
   }
   go_on_saving(SaveWait::yes);
+  go_on_copying(SaveWait::yes);
   if (step_ == end_step() && step_ < recipe_.train.train_iters && !stopped()) {
     require_results();
     if (keeps_end_) save(true);
@@ -276,6 +284,7 @@ RunEnd Trainer::run() {
     if (leads()) records_->finish(recipe_.run.dir);
     throw;
   }
+  end_local_copies();
   matmul_rate_.check_at_end(now_s() - began);
   tell_of_rate();
   if (leads()) {

@@ -13,6 +13,7 @@
 #include "weft/train/checkpoint_save.h"
 #include "weft/train/evaluate_rows.h"
 #include "weft/train/hang_watch.h"
+#include "weft/train/local_copies.h"
 #include "weft/train/matmul_rate.h"
 #include "weft/train/rank_run.h"
 #include "weft/train/run_data.h"
@@ -66,6 +67,7 @@ struct CarriedRun {
   std::string base, teacher, reference;
   MatmulRate matmul_rate;
   std::unique_ptr<RunRecords> records;
+  std::unique_ptr<LocalCopies> local;
   Recipe recipe;    // of that span
   ModelSpec model;  // likewise
 };
@@ -160,6 +162,13 @@ class Trainer {
   void save(bool last);
   enum class SaveWait : uint8_t { no, yes };
   void begin_save();
+  CheckpointSource checkpoint_source() const;
+  void begin_local_copies();
+  void copy_locally();
+  void go_on_copying(SaveWait wait);
+  void begin_local_copies_again();
+  void end_local_copies();
+  void tell_not_copied(int64_t step, const FileError& e);
   void go_on_saving(SaveWait wait);
   void has_saved(const CheckpointSave& save);
   void tell_not_saved(int64_t step, const FileError& e);
@@ -197,6 +206,7 @@ class Trainer {
   bool adapter_changed_ = false;                    // by a step of this run, or of the one that it goes on from
   std::string base_, teacher_, reference_weights_;  // fingerprints of weights that it reads and never writes
   std::unique_ptr<CheckpointSave> saving_;          // under way
+  std::unique_ptr<LocalCopies> local_;              // none: not asked for, or not possible
   MatmulRate matmul_rate_;
   std::vector<std::string> notes_;       // of the start: where it goes on, what was passed over
   std::unique_ptr<RunRecords> records_;  // of the rank that leads
