@@ -43,9 +43,9 @@ std::vector<LocalPieces> pieces_of(const std::string& folder, const SafetensorsL
 
 struct LocalShare {
   LocalShareName name;
-  int64_t bytes = 0;                // of the data
-  std::string hash;                 // XXH128 of them
-  std::vector<LocalPieces> pieces;  // in the order of the data, which they cover
+  int64_t bytes = 0;                     // of the data
+  std::string hash = {};                 // XXH128 of them
+  std::vector<LocalPieces> pieces = {};  // in the order of the data, which they cover
 };
 std::string to_text(const LocalShare& share);
 // Throws DamageError, beginning with `source`, where it is not what to_text has made; FileError of a later format.

@@ -91,8 +91,6 @@ void LocalCopy::write() {
   DurableFolder folder(share_);
   const fs::path& here = folder.building();
   LocalShare share{.name = {.step = step(), .rank = rank(), .ranks = ranks_.size()},
-                   .bytes = 0,
-                   .hash = "",
                    .pieces = pieces_of("", layouts_.weights, to_.weights->runs())};
   for (LocalPieces& p : pieces_of("weft/", layouts_.optimizer, to_.optimizer->runs()))
     share.pieces.push_back(std::move(p));
