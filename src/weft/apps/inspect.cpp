@@ -24,6 +24,7 @@
 #include "weft/records/metrics_log.h"
 #include "weft/train/checkpoint_folders.h"
 #include "weft/train/checkpoint_state.h"
+#include "weft/train/local_resume.h"
 
 namespace weft {
 namespace {
@@ -284,6 +285,9 @@ Report of_run(const fs::path& folder) {
     }
   }
   report["checkpoints"] = checkpoints;
+  for (const LocalCopyHere& copy : local_copies_here(folder, recipe.checkpoint.local_dir))
+    report["local_copies_on_this_host"].push_back(
+        {{"step", copy.step}, {"written_by_ranks", copy.ranks}, {"shares_here", copy.here}, {"bytes", copy.bytes}});
   if (const auto best = best_checkpoints(folder, 1); !best.empty())
     report["best_checkpoint"] = best[0].path.filename().string();
   add_metrics(report, folder / "metrics.jsonl");

@@ -1,8 +1,11 @@
 // `weft report`: runs beside their forecasts.
 #include "weft/forecast/run_report.h"
 
+#include <filesystem>
+#include <fstream>
 #include <iostream>
 #include <nlohmann/json.hpp>
+#include <string>
 
 #include "weft/apps/bench_machine.h"
 #include "weft/apps/commands.h"
@@ -38,6 +41,36 @@ RunScaling scaling_for(const ReportOptions& options, const std::vector<RecordedR
   return scaling_of(runs, &cluster, Profiles::built_in());
 }
 
+// What RUN/events.jsonl says of local copies; null: the run made none.
+nlohmann::json local_copies_of(const std::filesystem::path& run) {
+  int64_t written = 0, failed = 0, bytes = 0;
+  double seconds = 0;
+  std::ifstream file(run / "events.jsonl");
+  for (std::string line; std::getline(file, line);) {
+    const nlohmann::json event = nlohmann::json::parse(line, nullptr, false);
+    if (!event.is_object() || !event.contains("event")) continue;
+    failed += event["event"] == "local_save_failed";
+    if (event["event"] != "local_saved" || !event.contains("bytes") || !event["bytes"].is_number() ||
+        !event.contains("seconds") || !event["seconds"].is_number())
+      continue;
+    ++written;
+    bytes = event["bytes"].get<int64_t>();
+    seconds += event["seconds"].get<double>();
+  }
+  if (written + failed == 0) return nullptr;
+  return {{"written", written},
+          {"failed", failed},
+          {"bytes", bytes},
+          {"mean_seconds", written > 0 ? seconds / double(written) : 0}};
+}
+
+std::string text_of_copies(const nlohmann::json& copies) {
+  if (copies.is_null()) return "";
+  return fmt::format("\nlocal copies: {} written beside the run, {} failed; the last of {:.1f} MiB, {:.2f} s each\n",
+                     copies["written"].get<int64_t>(), copies["failed"].get<int64_t>(),
+                     double(copies["bytes"].get<int64_t>()) / (1 << 20), copies["mean_seconds"].get<double>());
+}
+
 }  // namespace
 
 int run_report(const ReportOptions& options) {
@@ -58,10 +91,13 @@ int run_report(const ReportOptions& options) {
         "`weft bench machine` writes {}, which is then read",
         kMachineFile));
   const RunReport report = report_of(runs[0], *cluster, Profiles::built_in(), usual_reserve(*cluster));
+  const nlohmann::json copies = local_copies_of(options.runs[0]);
+  nlohmann::json json = to_json(report);
+  if (!copies.is_null()) json["local_copies"] = copies;
   if (options.json)
-    print_json(to_json(report));
+    print_json(json);
   else
-    std::cout << to_string(report);
+    std::cout << to_string(report) << text_of_copies(copies);
   return kExitOk;
 }
 

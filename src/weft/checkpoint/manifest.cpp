@@ -87,15 +87,23 @@ std::string to_text(const Manifest& manifest) {
   nlohmann::ordered_json json{{"format", kFormat}, {"step", manifest.step}};
   auto& files = json["files"] = nlohmann::ordered_json::object();
   for (const auto& [name, file] : manifest.files) files[name] = to_json(file);
-  const std::string rest = json.dump(1).substr(2) + "\n";  // without "{\n"
+  return with_own_hash(json);
+}
+
+std::string with_own_hash(const nlohmann::ordered_json& object) {
+  const std::string rest = object.dump(1).substr(2) + "\n";  // without "{\n"
   return std::string(kBegin) + to_hex(hash128(rest)) + std::string(kThen) + rest;
 }
 
-Manifest parse_manifest(std::string_view text, std::string_view source) {
+void require_own_hash(std::string_view text, std::string_view source) {
   const size_t head = kBegin.size() + kHashDigits + kThen.size();
   const std::string_view rest = text.substr(std::min(head, text.size()));
   if (text.substr(0, text.size() - rest.size()) != std::string(kBegin) + to_hex(hash128(rest)) + std::string(kThen))
     throw DamageError(fmt::format("{}: is not what was saved: its hash does not fit it", source));
+}
+
+Manifest parse_manifest(std::string_view text, std::string_view source) {
+  require_own_hash(text, source);
   const nlohmann::json json = parse_json(text, source, {.max_bytes = size_t{1} << 30});
   const JsonFields fields(json, std::string(source));
   if (const int64_t format = fields.integer("format", {.min = 1}); format != kFormat)

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <map>
+#include <nlohmann/json_fwd.hpp>
 #include <span>
 #include <string>
 #include <string_view>
@@ -42,6 +43,11 @@ struct Manifest {
   // Adds every regular file below `checkpoint` that is not there yet, but the manifest itself. Throws FileError.
   void add_others(const std::filesystem::path& checkpoint);
 };
+
+// The text of a JSON object with a hash of all that follows the line of it as its first field.
+std::string with_own_hash(const nlohmann::ordered_json& object);
+// Throws DamageError, beginning with `source`, where the text is not one that with_own_hash has made, to the last byte.
+void require_own_hash(std::string_view text, std::string_view source);
 
 inline constexpr const char* kManifestFile = "weft/manifest.json";
 

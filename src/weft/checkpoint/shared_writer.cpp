@@ -20,18 +20,28 @@ constexpr size_t kBufferBytes = size_t{1} << 18;
                               std::strerror(errno)));
 }
 
-}  // namespace
+enum class DataRoom : uint8_t { none, full };
 
-void create_files(const std::filesystem::path& folder, const SafetensorsLayout& layout) {
+void create_with(const std::filesystem::path& folder, const SafetensorsLayout& layout, DataRoom room) {
   for (const SafetensorsLayout::File& file : layout.files()) {
     const std::filesystem::path path = folder / file.name;
     const Descriptor fd(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
     if (fd < 0) fail_at(path, "be created");
     if (::pwrite(fd, file.head.data(), file.head.size(), 0) != ssize_t(file.head.size()) ||
-        ::ftruncate(fd, file.bytes) != 0)
+        (room == DataRoom::full && ::ftruncate(fd, file.bytes) != 0))
       fail_at(path, "be written");
   }
   if (!layout.index().empty()) write_file_durably(folder / "model.safetensors.index.json", layout.index());
+}
+
+}  // namespace
+
+void create_files(const std::filesystem::path& folder, const SafetensorsLayout& layout) {
+  create_with(folder, layout, DataRoom::full);
+}
+
+void create_heads(const std::filesystem::path& folder, const SafetensorsLayout& layout) {
+  create_with(folder, layout, DataRoom::none);
 }
 
 SharedWriter::SharedWriter(const std::filesystem::path& folder, const SafetensorsLayout& layout)

@@ -14,6 +14,8 @@ namespace weft {
 // Creates the files of `layout` in `folder`: heads, and room for the data; and the index, if there is one. Throws
 // FileError.
 void create_files(const std::filesystem::path& folder, const SafetensorsLayout& layout);
+// The same without room for the data: files that end behind their heads.
+void create_heads(const std::filesystem::path& folder, const SafetensorsLayout& layout);
 
 // Not thread-safe. All failures are FileErrors that name the path, the reason and what to do.
 class SharedWriter {
@@ -28,6 +30,12 @@ class SharedWriter {
   // rank. Runs that follow each other are written together.
   void write(std::string_view tensor, int64_t offset, std::span<const std::byte> bytes);
   int64_t held() const { return held_; }  // bytes of the room
+  // What is held: `bytes` from byte `at` of a file on, one run behind the other in the room.
+  struct Held {
+    size_t file;
+    int64_t at, bytes;
+  };
+  const std::vector<Held>& runs() const { return runs_; }
   // Any thread may call it, when all was given. Blocks.
   void write_held();
   // All that was written is on the disk. Blocks.
@@ -48,10 +56,6 @@ class SharedWriter {
   size_t buffered_file_ = 0;
   int64_t buffered_at_ = 0;
   std::vector<uint64_t> sums_;
-  struct Held {
-    size_t file;
-    int64_t at, bytes;
-  };
   const bool holds_ = false;
   std::span<std::byte> room_;
   int64_t held_ = 0;

@@ -84,7 +84,8 @@ std::string to_string(const RunReport& r) {
   text += line_of("memory of a rank, MiB", fmt::format("{:.1f}", double(f.memory_bytes()) / (1 << 20)),
                   fmt::format("{:.1f}", double(m.memory_bytes) / (1 << 20)),
                   ratio_text(double(f.memory_bytes()), double(m.memory_bytes)));
-  if (m.saves > 0 && !r.recipe.checkpoint.async_save) {  // those beside steps have no time of their own
+  if (const Recipe::Checkpoint& c = r.recipe.checkpoint;
+      m.saves > 0 && !c.async_save && c.local_interval == 0) {  // those beside steps have no time of their own
     const double each = m.save_s * double(m.counted) / double(m.saves);
     text += seconds_line("a checkpoint", f.save_s(), each);
   }

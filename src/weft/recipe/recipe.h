@@ -133,6 +133,8 @@ struct Recipe {
   struct Checkpoint {
     int64_t save_interval = 0, keep_latest = 2, keep_best = 0;
     bool async_save = false;
+    std::string local_dir = {};  // on each host; empty: no local copies
+    int64_t local_interval = 0;
     bool operator==(const Checkpoint&) const = default;
   } checkpoint;
   struct Run {

@@ -420,6 +420,14 @@ std::vector<RecipeKey> recipe_keys(Recipe& r) {
        "write checkpoints while the run goes on: a step waits only until they are copied in memory, which is planned; "
        "the last one is waited for",
        kMayChange},
+      {"checkpoint.local_dir", &c.local_dir, anything(),
+       "folder on a disk, or in the memory (/dev/shm), of each host, where its ranks keep their shares of the last two "
+       "local copies of the run's state, from which it goes on where they are newer than a checkpoint; empty: none",
+       kMayChange},
+      {"checkpoint.local_interval", &c.local_interval, count(0),
+       "steps between local copies, which are written while the run goes on; not where a checkpoint is written; 0: "
+       "none",
+       kMayChange},
 
       {"run.dir", &r.run.dir, anything(), "the run folder: records and checkpoints", kMayChange},
       {"run.backend", choice(r.run.backend), anything(),

@@ -358,6 +358,22 @@ void refuse_unequal_shares(const Recipe& r, Refusals& refusals) {
 }
 
 // What tasks and held-out losses are scored by must be the model itself, and comparable.
+void refuse_local_copies(const Recipe& r, Refusals& refusals) {
+  const Recipe::Checkpoint& c = r.checkpoint;
+  const std::string dir = fmt::format("checkpoint.local_dir = \"{}\"", c.local_dir);
+  const std::string interval = fmt::format("checkpoint.local_interval = {}", c.local_interval);
+  refusals.add(c.local_interval > 0 && c.local_dir.empty(), interval, "there is no folder for the copies",
+               "checkpoint.local_dir = \"/dev/shm/weft\", or checkpoint.local_interval = 0");
+  refusals.add_idle(c.local_interval == 0 && !c.local_dir.empty(), dir, "no step writes a copy there",
+                    "checkpoint.local_interval = 10, or checkpoint.local_dir = \"\"");
+  refusals.add_idle(
+      c.local_interval > 0 && c.save_interval > 0 && c.local_interval % c.save_interval == 0, interval,
+      fmt::format("each of these steps has a checkpoint, of checkpoint.save_interval = {}", c.save_interval),
+      fmt::format("checkpoint.save_interval = {}, or checkpoint.local_interval = 0", 10 * c.local_interval));
+  refusals.add(c.local_interval > 0 && r.run.backend == BackendKind::cuda, interval,
+               "the copy would take a GPU's memory", "checkpoint.local_dir = \"\" and checkpoint.local_interval = 0");
+}
+
 void refuse_scores(const Recipe& r, Refusals& refusals) {
   const bool scores = !r.eval.tasks.empty();
   refusals.add(scores && r.train.objective == ObjectiveKind::reward, "eval.tasks",
@@ -396,6 +412,7 @@ void refuse_scores(const Recipe& r, Refusals& refusals) {
                "checkpoint.async_save = false");
   refusals.add(r.checkpoint.async_save && r.run.backend == BackendKind::cuda, "checkpoint.async_save",
                "the copy would take a GPU's memory", "checkpoint.async_save = false");
+  refuse_local_copies(r, refusals);
   refusals.add(r.checkpoint.keep_best > 0 && differ, fmt::format("checkpoint.keep_best = {}", r.checkpoint.keep_best),
                "phases have other lengths, held-out data or objectives, and their losses are not comparable",
                "checkpoint.keep_best = 0");

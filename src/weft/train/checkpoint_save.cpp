@@ -14,9 +14,46 @@ namespace weft {
 
 namespace fs = std::filesystem;
 
+CheckpointLayouts::CheckpointLayouts(const CheckpointSource& source, DType stat)
+    : weights(hf_layout(source.model, stat)), optimizer(optimizer_layout(source.model, source.optimizer, stat)) {}
+
+ShareWriters write_share(const fs::path& here, const CheckpointLayouts& layouts, std::span<std::byte> room,
+                         const CheckpointSource& source, const TrainingState& state) {
+  ShareWriters to;
+  to.weights = room.empty() ? std::make_unique<SharedWriter>(here, layouts.weights)
+                            : std::make_unique<SharedWriter>(here, layouts.weights, room);
+  write_hf_weights(*to.weights, source.model, state.params);
+  to.optimizer = room.empty() ? std::make_unique<SharedWriter>(here / "weft", layouts.optimizer)
+                              : std::make_unique<SharedWriter>(here / "weft", layouts.optimizer,
+                                                               room.subspan(size_t(to.weights->held())));
+  for_each_kept(state.params, Use::save, source.optimizer, read_parts,
+                [&](const std::string& entry, int64_t offset, std::span<std::byte> from) {
+                  to.optimizer->write(entry, offset, from);
+                });
+  return to;
+}
+
+void write_small_files(const fs::path& here, const CheckpointSource& source, const CheckpointLayouts& layouts,
+                       const TensorSums& sums, const SafetensorsLayout* more) {
+  write_file_durably(source.adapter ? here / "weft" / "config.json" : here / "config.json",
+                     source.config.dump(2) + "\n");
+  if (source.adapter)
+    write_file_durably(here / "adapter_config.json", to_json(*source.adapter, source.model).dump(2) + "\n");
+  const std::string tokenizer = copy_companions(source.model_folder, source.tokenizer, here);
+  write_file_durably(here / "weft" / "recipe.toml", source.recipe);
+  save_progress(here / "weft" / "state.json", source.progressed, source.is_tokenizer_known ? tokenizer : "");
+  Manifest manifest{.step = source.progressed.step, .files = {}};
+  manifest.add("", layouts.weights, sums.weights);
+  manifest.add("weft/", layouts.optimizer, sums.optimizer);
+  if (more != nullptr) manifest.add("weft/", *more, sums.more);
+  manifest.add_others(here);
+  write_file_durably(here / kManifestFile, to_text(manifest));
+}
+
 struct CheckpointSave::Files {
-  SafetensorsLayout weights, optimizer;
-  std::unique_ptr<SharedWriter> to_weights = {}, to_optimizer = {}, to_more = {};
+  CheckpointLayouts layouts;
+  ShareWriters to = {};
+  std::unique_ptr<SharedWriter> to_more = {};
 };
 
 CheckpointSave::CheckpointSave(const fs::path& run, const TrainingState& state, CheckpointSource source,
@@ -26,9 +63,7 @@ CheckpointSave::CheckpointSave(const fs::path& run, const TrainingState& state, 
       more_(std::move(more)),
       ranks_(*state.params.mesh().world),
       path_(run / "checkpoints" / fmt::format("step-{}", source_.progressed.step)),
-      files_(
-          new Files{.weights = hf_layout(source_.model, state.params.precision().stat),
-                    .optimizer = optimizer_layout(source_.model, source_.optimizer, state.params.precision().stat)}) {
+      files_(new Files{.layouts = CheckpointLayouts(source_, state.params.precision().stat)}) {
   create();
   take_snapshot();
 }
@@ -45,8 +80,8 @@ void CheckpointSave::create() {
     create_folders(path_.parent_path());
     folder_ = std::make_unique<DurableFolder>(path_);
     create_folders(folder_->building() / "weft");
-    create_files(folder_->building(), files_->weights);
-    create_files(folder_->building() / "weft", files_->optimizer);
+    create_files(folder_->building(), files_->layouts.weights);
+    create_files(folder_->building() / "weft", files_->layouts.optimizer);
     if (more_) create_files(folder_->building() / "weft", more_->layout);
   });
 }
@@ -55,30 +90,18 @@ void CheckpointSave::create() {
 void CheckpointSave::take_snapshot() {
   const fs::path here = DurableFolder::building_name(path_);
   const Tensor& room = state_.snapshot;
-  const std::span<std::byte> bytes = room ? bytes_of(room) : std::span<std::byte>();
   agree(ranks_, [&] {
-    auto& weights = files_->to_weights;
-    weights = room ? std::make_unique<SharedWriter>(here, files_->weights, bytes)
-                   : std::make_unique<SharedWriter>(here, files_->weights);
-    write_hf_weights(*weights, source_.model, state_.params);
-    auto& optimizer = files_->to_optimizer;
-    optimizer =
-        room ? std::make_unique<SharedWriter>(here / "weft", files_->optimizer, bytes.subspan(size_t(weights->held())))
-             : std::make_unique<SharedWriter>(here / "weft", files_->optimizer);
-    for_each_kept(state_.params, Use::save, source_.optimizer, read_parts,
-                  [&](const std::string& entry, int64_t offset, std::span<std::byte> from) {
-                    optimizer->write(entry, offset, from);
-                  });
+    files_->to = write_share(here, files_->layouts, room ? bytes_of(room) : std::span<std::byte>(), source_, state_);
     if (!more_) return;
     files_->to_more = std::make_unique<SharedWriter>(here / "weft", more_->layout);
     more_->write(*files_->to_more);
   });
   fault_point("copied", rank(), step());
   run_beside([this] {
-    files_->to_weights->write_held();
-    files_->to_optimizer->write_held();
-    files_->to_weights->sync();
-    files_->to_optimizer->sync();
+    files_->to.weights->write_held();
+    files_->to.optimizer->write_held();
+    files_->to.weights->sync();
+    files_->to.optimizer->sync();
     if (files_->to_more) files_->to_more->sync();
     fault_point("written", rank(), step());
   });
@@ -107,7 +130,7 @@ bool CheckpointSave::advance() {
   if (busy > 0) return false;
   join();
   if (doing_ == Doing::writes) {
-    write_small_files();
+    finish_writing();
     begin_to_read();
   } else if (doing_ == Doing::reads) {
     judge();
@@ -121,28 +144,15 @@ void CheckpointSave::wait() {
   } while (!advance());
 }
 
-void CheckpointSave::write_small_files() {
-  std::vector<uint64_t> weight_sums = files_->to_weights->sums(), optimizer_sums = files_->to_optimizer->sums();
-  sum_over(ranks_, weight_sums);
-  sum_over(ranks_, optimizer_sums);
-  std::vector<uint64_t> more_sums = files_->to_more ? files_->to_more->sums() : std::vector<uint64_t>();
-  sum_over(ranks_, more_sums);
+void CheckpointSave::finish_writing() {
+  TensorSums sums{files_->to.weights->sums(), files_->to.optimizer->sums(),
+                  files_->to_more ? files_->to_more->sums() : std::vector<uint64_t>()};
+  sum_over(ranks_, sums.weights);
+  sum_over(ranks_, sums.optimizer);
+  sum_over(ranks_, sums.more);
   agree(ranks_, [&] {
-    if (rank() != 0) return;
-    const fs::path here = folder_->building();
-    write_file_durably(source_.adapter ? here / "weft" / "config.json" : here / "config.json",
-                       source_.config.dump(2) + "\n");
-    if (source_.adapter)
-      write_file_durably(here / "adapter_config.json", to_json(*source_.adapter, source_.model).dump(2) + "\n");
-    const std::string tokenizer = copy_companions(source_.model_folder, source_.tokenizer, here);
-    write_file_durably(here / "weft" / "recipe.toml", source_.recipe);
-    save_progress(here / "weft" / "state.json", source_.progressed, source_.is_tokenizer_known ? tokenizer : "");
-    Manifest manifest{.step = step(), .files = {}};
-    manifest.add("", files_->weights, weight_sums);
-    manifest.add("weft/", files_->optimizer, optimizer_sums);
-    if (more_) manifest.add("weft/", more_->layout, more_sums);
-    manifest.add_others(here);
-    write_file_durably(here / kManifestFile, to_text(manifest));
+    if (rank() == 0)
+      write_small_files(folder_->building(), source_, files_->layouts, sums, more_ ? &more_->layout : nullptr);
   });
   files_.reset();  // and with it what is open
 }

@@ -4,13 +4,36 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <thread>
+#include <vector>
 
 #include "weft/base/durable_file.h"
 #include "weft/checkpoint/shared_writer.h"
 #include "weft/train/checkpoint_state.h"
 
 namespace weft {
+
+// Where the tensors of a checkpoint lie in its files.
+struct CheckpointLayouts {
+  CheckpointLayouts(const CheckpointSource& source, DType stat);
+  SafetensorsLayout weights, optimizer;  // of files in the checkpoint's folder, and in weft/
+};
+// This rank's share of weights and optimizer state, given to writers of the checkpoint `here`: copied into `room`, one
+// behind the other, or written at once where that is empty. Layouts and room must stay. Throws FileError.
+struct ShareWriters {
+  std::unique_ptr<SharedWriter> weights, optimizer;
+};
+ShareWriters write_share(const std::filesystem::path& here, const CheckpointLayouts& layouts, std::span<std::byte> room,
+                         const CheckpointSource& source, const TrainingState& state);
+// Writes into `here` all files of a checkpoint but those with tensors, the manifest as the last. The sums are of all
+// ranks (SharedWriter::sums). `more`: of a SharedFile beside them, or null. Throws FileError.
+struct TensorSums {
+  std::vector<uint64_t> weights, optimizer, more = {};
+};
+void write_small_files(const std::filesystem::path& here, const CheckpointSource& source,
+                       const CheckpointLayouts& layouts, const TensorSums& sums,
+                       const SafetensorsLayout* more = nullptr);
 
 // Writes RUN/checkpoints/step-N: to a temporary name, synced, read again and compared with its hashes, renamed. What is
 // there already stays until then. Every rank makes one and writes its share of what it keeps, on a file system that all
@@ -48,7 +71,7 @@ class CheckpointSave {
   void take_snapshot();
   void run_beside(const std::function<void()>& f);
   void join();
-  void write_small_files();
+  void finish_writing();
   void begin_to_read();
   void judge();
   int rank() const;

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "weft/base/is_there.h"
+#include "weft/train/local_resume.h"
 #include "weft/train/rank_plan.h"
 
 namespace weft {
@@ -54,7 +55,7 @@ RunEnd train_phases(const RanksSetup& setup, const std::vector<RunSpan>& spans, 
                     RankSigns& signs) {
   const Machine& machine = setup.machine.of_rank(mesh.world->rank());
   const std::vector<RunData> mixes = open_mixes(setup, spans, mesh);
-  const FoundCheckpoint found = find_checkpoint_to_resume(setup.recipe.run.dir, *mesh.world, machine.threads);
+  const FoundCheckpoint found = find_state_to_resume(setup.recipe, *mesh.world, machine.threads);
   const int64_t done = found.path ? read_progress(*found.path).step : 0;
   require_own_references(spans, done);
   // Those that later phases have are made before the first step, but for references that the run itself makes.

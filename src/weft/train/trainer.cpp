@@ -20,6 +20,7 @@
 #include "weft/train/checkpoint_folders.h"
 #include "weft/train/evaluate.h"
 #include "weft/train/first_weights.h"
+#include "weft/train/local_resume.h"
 #include "weft/train/objectives.h"
 #include "weft/train/phase_heads.h"
 #include "weft/train/room.h"
@@ -124,8 +125,9 @@ void Trainer::begin(const Setup& setup) {
     settle_length();
     const FoundCheckpoint found = setup.phases.found != nullptr
                                       ? *setup.phases.found
-                                      : find_checkpoint_to_resume(recipe_.run.dir, *rank_.mesh.world, machine_.threads);
+                                      : find_state_to_resume(recipe_, *rank_.mesh.world, machine_.threads);
     start_weights(found);
+    begin_local_copies();
     if (setup.islands != nullptr) join_islands(*setup.islands, found.path);
   } catch (const Error&) {  // what was found damaged, and set aside, is told all the same
     for (const std::string& note : notes_)
@@ -173,6 +175,7 @@ void Trainer::take(CarriedRun& carried) {
   reference_weights_ = std::move(carried.reference);
   matmul_rate_ = std::move(carried.matmul_rate);
   records_ = std::move(carried.records);
+  local_ = std::move(carried.local);
   if (!span_) {
     stragglers_ = std::move(carried.stragglers);
     stragglers_.set_work(micro_batches_of_ranks(rank_.plan.step));
@@ -211,6 +214,7 @@ CarriedRun Trainer::take_carried() {
           .reference = std::move(reference_weights_),
           .matmul_rate = std::move(matmul_rate_),
           .records = std::move(records_),
+          .local = std::move(local_),
           .recipe = std::move(recipe),
           .model = rank_.plan.model,
           .stragglers = stragglers_,
@@ -289,14 +293,19 @@ RunEnd Trainer::run() {
     tell_of_rate();
     if (due(recipe_.train.check_replicas_interval)) wait_check_replicas();
     if (saving_) add_time(save_s_, [&] { go_on_saving(SaveWait::no); });
+    if (local_ && local_->is_writing()) add_time(save_s_, [&] { go_on_copying(SaveWait::no); });
     if (evaluation_due()) add_time(eval_s_, [&] { evaluate(); });
     if (tasks_due()) add_time(eval_s_, [&] { score_tasks(); });
     if (saving_ && recipe_.checkpoint.keep_best > 0)  // how good it is counts
       add_time(save_s_, [&] { go_on_saving(SaveWait::yes); });
-    if (due(recipe_.checkpoint.save_interval) || is_among_best()) add_time(save_s_, [&] { save(false); });
+    if (due(recipe_.checkpoint.save_interval) || is_among_best())
+      add_time(save_s_, [&] { save(false); });
+    else if (due(recipe_.checkpoint.local_interval))
+      add_time(save_s_, [&] { copy_locally(); });
     if (!shares_.empty()) break;
   }
   go_on_saving(SaveWait::yes);
+  go_on_copying(SaveWait::yes);
   if (!shares_.empty() && step_ < end_step() && !stopped()) {
     enter(RunSection::setup);
     return RunEnd::rebalanced;
@@ -313,6 +322,7 @@ RunEnd Trainer::run() {
     if (leads()) records_->finish(recipe_.run.dir);
     throw;
   }
+  end_local_copies();
   matmul_rate_.check_at_end(now_s() - began);
   tell_of_rate();
   if (leads()) {

@@ -14,6 +14,7 @@
 #include "weft/train/evaluate_rows.h"
 #include "weft/train/hang_watch.h"
 #include "weft/train/joined_island.h"
+#include "weft/train/local_copies.h"
 #include "weft/train/matmul_rate.h"
 #include "weft/train/rank_run.h"
 #include "weft/train/run_data.h"
@@ -68,6 +69,7 @@ struct CarriedRun {
   std::string base, teacher, reference;
   MatmulRate matmul_rate;
   std::unique_ptr<RunRecords> records;
+  std::unique_ptr<LocalCopies> local;
   Recipe recipe;    // of that span; or as it goes on, with the next shares
   ModelSpec model;  // of that span
   StragglerWatch stragglers;
@@ -176,6 +178,13 @@ class Trainer {
   void save(bool last);
   enum class SaveWait : uint8_t { no, yes };
   void begin_save();
+  CheckpointSource checkpoint_source() const;
+  void begin_local_copies();
+  void copy_locally();
+  void go_on_copying(SaveWait wait);
+  void begin_local_copies_again();
+  void end_local_copies();
+  void tell_not_copied(int64_t step, const FileError& e);
   void go_on_saving(SaveWait wait);
   void has_saved(const CheckpointSave& save);
   void tell_not_saved(int64_t step, const FileError& e);
@@ -219,6 +228,7 @@ class Trainer {
   std::unique_ptr<CheckpointSave> saving_;          // under way
   std::unique_ptr<JoinedIsland> island_;            // none: the run is no island
   int64_t island_tokens_ = 0;                       // that it has trained on since it was started
+  std::unique_ptr<LocalCopies> local_;              // none: not asked for, or not possible
   MatmulRate matmul_rate_;
   std::vector<std::string> notes_;       // of the start: where it goes on, what was passed over
   std::unique_ptr<RunRecords> records_;  // of the rank that leads

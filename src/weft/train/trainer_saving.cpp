@@ -51,6 +51,7 @@ void Trainer::has_saved(const CheckpointSave& save) {
 // A save that fails leaves the older checkpoints and does not end the run; the last one does.
 void Trainer::save(bool last) {
   go_on_saving(SaveWait::yes);
+  go_on_copying(SaveWait::yes);  // from the room that this one needs
   if (saved_step_ == step_ || step_ == 0) return;
   const bool waits = last || !recipe_.checkpoint.async_save;
   enter(waits ? RunSection::save : RunSection::snapshot);
@@ -92,34 +93,36 @@ void Trainer::begin_save() {
                         (outer ? outer->layout.files()[0].bytes : 0);
   for (const std::string& note : make_room(recipe_.run.dir, kept, bytes, *rank_.mesh.world, machine_.threads))
     records_->note(fmt::format("step {}: {}", step_, note));
+  saving_ = std::make_unique<CheckpointSave>(recipe_.run.dir, rank_.state, checkpoint_source(), std::move(outer));
+}
+
+// Of the step that is just done.
+CheckpointSource Trainer::checkpoint_source() const {
   const bool scales = loss_scale_.kind != LossScale::Kind::none;
   const auto loss_scale = scales ? std::optional(loss_scale_.state) : std::nullopt;
-  saving_ = std::make_unique<CheckpointSave>(
-      recipe_.run.dir, rank_.state,
-      CheckpointSource{.model = rank_.plan.model,
-                       .optimizer = *rank_.plan.optimizer,
-                       .progressed = {.step = step_,
-                                      .samples = samples_at(step_),
-                                      .data = data_.train->fingerprint(),
-                                      .seed = uint64_t(recipe_.train.seed),
-                                      .loss_scale = loss_scale,
-                                      .sources = data_.sources,
-                                      .context = context_,
-                                      .held_out = evaluated_step_ == step_ ? held_out_ : std::nullopt,
-                                      .base = base_,
-                                      .teacher = teacher_,
-                                      .reference = reference_weights_,
-                                      .place = place_at(step_),
-                                      .spikes = spikes_.rule || !spikes_.state.is_empty() ? std::optional(spikes_.state)
-                                                                                          : std::nullopt},
-                       .model_folder = recipe_.model.path,
-                       .tokenizer = kept_tokenizer(recipe_.run.dir),
-                       .is_tokenizer_known = is_tokenizer_kept(recipe_),
-                       .config = config_of_checkpoint(),
-                       .adapter = rank_.plan.config.adapter,
-                       .recipe = to_toml(whole_) + to_toml(islands_),
-                       .num_threads = rank_.state.snapshot ? 1 : machine_.threads},
-      std::move(outer));
+  return {
+      .model = rank_.plan.model,
+      .optimizer = *rank_.plan.optimizer,
+      .progressed = {.step = step_,
+                     .samples = samples_at(step_),
+                     .data = data_.train->fingerprint(),
+                     .seed = uint64_t(recipe_.train.seed),
+                     .loss_scale = loss_scale,
+                     .sources = data_.sources,
+                     .context = context_,
+                     .held_out = evaluated_step_ == step_ ? held_out_ : std::nullopt,
+                     .base = base_,
+                     .teacher = teacher_,
+                     .reference = reference_weights_,
+                     .place = place_at(step_),
+                     .spikes = spikes_.rule || !spikes_.state.is_empty() ? std::optional(spikes_.state) : std::nullopt},
+      .model_folder = recipe_.model.path,
+      .tokenizer = kept_tokenizer(recipe_.run.dir),
+      .is_tokenizer_known = is_tokenizer_kept(recipe_),
+      .config = config_of_checkpoint(),
+      .adapter = rank_.plan.config.adapter,
+      .recipe = to_toml(whole_) + to_toml(islands_),
+      .num_threads = recipe_.checkpoint.async_save ? 1 : machine_.threads};
 }
 
 }  // namespace weft

@@ -116,6 +116,7 @@ void Trainer::go_back(const std::filesystem::path& checkpoint) {
     for (const auto& later : checkpoint_folders(recipe_.run.dir))
       if (step_of(later) > step_of(checkpoint)) remove_folder(later);
   });
+  begin_local_copies_again();
   step_ = saved_step_ = at.step;
   evaluated_step_ = -1;
   held_out_.reset();

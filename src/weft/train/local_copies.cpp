@@ -1,0 +1,233 @@
+#include "weft/train/local_copies.h"
+
+#include <algorithm>
+#include <random>
+#include <set>
+#include <utility>
+
+#include "weft/base/durable_file.h"
+#include "weft/base/fault_point.h"
+#include "weft/base/hashing.h"
+#include "weft/base/json.h"
+#include "weft/checkpoint/disk_space.h"
+#include "weft/checkpoint/local_share.h"
+#include "weft/comm/agree.h"
+#include "weft/records/clock.h"
+#include "weft/step/kept_states.h"
+
+namespace weft {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr size_t kKeptCopies = 2;
+constexpr size_t kLifeDigits = 16;
+
+fs::path life_file_of(const fs::path& run) { return run / "checkpoints" / "local.json"; }
+
+std::string any_life() {
+  std::random_device random;
+  return fmt::format("{:08x}{:08x}", uint32_t(random()), uint32_t(random()));
+}
+
+bool is_life(const std::string& text) {
+  return text.size() == kLifeDigits && text.find_first_not_of("0123456789abcdef") == std::string::npos;
+}
+
+}  // namespace
+
+std::string local_name_of_run(const fs::path& run) {
+  fs::path path = fs::absolute(run).lexically_normal();
+  if (!path.has_filename()) path = path.parent_path();  // "runs/first/"
+  return fmt::format("{}-{:016x}", path.filename().string(), hash64(path.string()));
+}
+
+std::string local_life_of(const fs::path& run) {
+  const fs::path file = life_file_of(run);
+  std::error_code none;
+  if (!fs::exists(file, none)) return "";
+  try {
+    const nlohmann::json json = read_json_file(file);
+    const std::string life = JsonFields(json, file.string()).string("life");
+    return is_life(life) ? life : "";
+  } catch (const FileError&) {  // then there are only the checkpoints to go on from
+    return "";
+  }
+}
+
+fs::path local_folder_of(const std::string& local_dir, const std::string& name, const std::string& life) {
+  return fs::path(local_dir) / fmt::format("{}-{}", name, life);
+}
+
+LocalCopy::LocalCopy(const fs::path& life, const TrainingState& state, CheckpointSource source)
+    : source_(std::move(source)),
+      ranks_(*state.params.mesh().world),
+      share_(life / to_string(LocalShareName{.step = step(), .rank = ranks_.rank(), .ranks = ranks_.size()})),
+      layouts_(source_, state.params.precision().stat) {
+  WEFT_CHECK(state.snapshot, "a local copy of step {} without room for a snapshot", step());
+  const std::span<std::byte> room = bytes_of(state.snapshot);
+  agree(ranks_, [&] { to_ = write_share(share_, layouts_, room, source_, state); });
+  data_ = room.first(size_t(to_.weights->held() + to_.optimizer->held()));
+  sums_ = {to_.weights->sums(), to_.optimizer->sums()};
+  std::vector<uint64_t> bytes{uint64_t(data_.size())};
+  for (auto* sums : {&sums_.weights, &sums_.optimizer, &bytes}) sum_over(ranks_, *sums);
+  bytes_ = int64_t(bytes[0]);
+  fault_point("local_copied", rank(), step());
+  is_done_ = false;
+  thread_ = std::thread([this] {
+    try {
+      write();
+    } catch (const std::exception& e) { failure_ = e.what(); }
+    is_done_ = true;
+  });
+}
+
+LocalCopy::~LocalCopy() {
+  if (thread_.joinable()) thread_.join();
+}
+
+void LocalCopy::write() {
+  create_folders(share_.parent_path());
+  DurableFolder folder(share_);
+  const fs::path& here = folder.building();
+  LocalShare share{.name = {.step = step(), .rank = rank(), .ranks = ranks_.size()},
+                   .pieces = pieces_of("", layouts_.weights, to_.weights->runs())};
+  for (LocalPieces& p : pieces_of("weft/", layouts_.optimizer, to_.optimizer->runs()))
+    share.pieces.push_back(std::move(p));
+  if (rank() == 0) {
+    create_folders(here / "files" / "weft");
+    create_heads(here / "files", layouts_.weights);
+    create_heads(here / "files" / "weft", layouts_.optimizer);
+    write_small_files(here / "files", source_, layouts_, sums_);
+  }
+  write_local_share(here, std::move(share), data_);
+  fault_point("local_written", rank(), step());
+  folder.commit();
+  fault_point("local_committed", rank(), step());
+}
+
+bool LocalCopy::advance() {
+  double busy = is_done_ ? 0 : 1;
+  ranks_.all_reduce({&busy, DType::f64, {1}}).wait();
+  if (busy > 0) return false;
+  finish();
+  return true;
+}
+
+void LocalCopy::wait() { finish(); }
+
+void LocalCopy::finish() {
+  if (thread_.joinable()) thread_.join();
+  agree(ranks_, [&] {
+    if (!failure_.empty()) throw FileError(failure_);
+  });
+}
+
+LocalCopies::LocalCopies(const Recipe& recipe, Communicator& ranks)
+    : run_(recipe.run.dir), local_dir_(recipe.checkpoint.local_dir) {
+  name_ = first_text(ranks, ranks.rank() == 0 ? local_name_of_run(run_) : "");
+  begin_life(ranks);
+}
+
+LocalCopies::~LocalCopies() { join_removal(); }
+
+// A run that has no checkpoint yet has no copies either that would have to be forgotten: its folder is left alone, as
+// one without results is any recipe's.
+void LocalCopies::begin_life(Communicator& ranks) {
+  life_ = first_text(ranks, ranks.rank() == 0 ? any_life() : "");
+  is_known_ = false;
+  std::error_code none;
+  const bool has_some =
+      ranks.rank() == 0 && fs::exists(run_ / "checkpoints", none) && !fs::is_empty(run_ / "checkpoints", none);
+  if (!first_text(ranks, has_some ? "some" : "").empty()) make_known(ranks);
+  remove_other_lives();
+}
+
+void LocalCopies::make_known(Communicator& ranks) {
+  agree(ranks, [&] {
+    if (ranks.rank() != 0) return;
+    create_folders(run_ / "checkpoints");
+    write_file_durably(life_file_of(run_), nlohmann::json{{"format", 1}, {"life", life_}}.dump(1) + "\n");
+  });
+  is_known_ = true;
+}
+
+// What cannot be removed stays: it counts for nothing. Ranks of one host may do this at once.
+void LocalCopies::remove_other_lives() const {
+  std::set<std::string> others;
+  std::error_code error;
+  for (fs::directory_iterator at(local_dir_, error), end; !error && at != end; at.increment(error)) {
+    const fs::path name = at->path().filename();
+    const std::string whole = (name.extension() == ".removing" ? name.stem() : name).string();
+    const std::string life = whole.starts_with(name_ + "-") ? whole.substr(name_.size() + 1) : "";
+    if (is_life(life) && life != life_) others.insert(life);
+  }
+  for (const std::string& life : others) remove_folder(local_folder_of(local_dir_, name_, life));
+}
+
+void LocalCopies::begin(const TrainingState& state, CheckpointSource source) {
+  WEFT_CHECK(!copy_, "two local copies at once, of steps {} and {}", step(), source.progressed.step);
+  if (!is_known_) make_known(*state.params.mesh().world);
+  began_s_ = now_s();
+  copy_ = std::make_unique<LocalCopy>(folder(), state, std::move(source));
+}
+
+std::optional<LocalCopies::Written> LocalCopies::advance() {
+  try {
+    if (!copy_->advance()) return {};
+  } catch (const FileError&) {
+    drop();
+    throw;
+  }
+  return finish();
+}
+
+LocalCopies::Written LocalCopies::wait() {
+  try {
+    copy_->wait();
+  } catch (const FileError&) {
+    drop();
+    throw;
+  }
+  return finish();
+}
+
+LocalCopies::Written LocalCopies::finish() {
+  const Written written{.step = copy_->step(), .bytes = copy_->bytes(), .seconds = now_s() - began_s_};
+  whole_.push_back(copy_->share());
+  copy_.reset();
+  for (; whole_.size() > kKeptCopies; whole_.erase(whole_.begin())) remove_beside(whole_.front());
+  return written;
+}
+
+// Another rank may have no share of it.
+void LocalCopies::drop() {
+  const fs::path share = copy_->share();
+  copy_.reset();
+  remove_beside(share);
+}
+
+void LocalCopies::remove_beside(fs::path share) {
+  join_removal();
+  removal_ = std::thread([share = std::move(share)] { remove_folder(share); });
+}
+
+void LocalCopies::join_removal() {
+  if (removal_.joinable()) removal_.join();
+}
+
+void LocalCopies::remove_all() {
+  join_removal();
+  for (const fs::path& share : whole_) remove_folder(share);
+  whole_.clear();
+  std::error_code ignored;
+  fs::remove(folder(), ignored);  // the last rank of a host; not while others have shares in it
+}
+
+void LocalCopies::begin_again(Communicator& ranks) {
+  WEFT_CHECK(!copy_, "a run goes back while a local copy is written");
+  remove_all();
+  begin_life(ranks);
+}
+
+}  // namespace weft

@@ -1,0 +1,109 @@
+// Copies of a run's state on disks of the ranks' own hosts, which cost no other disk: checkpoint.local_dir
+// (docs/formats/checkpoint.md#local-copies).
+#pragma once
+#include <atomic>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "weft/train/checkpoint_save.h"
+
+namespace weft {
+
+// What is called a run's on every host: its folder's name and a hash of its path.
+std::string local_name_of_run(const std::filesystem::path& run);
+// The life whose copies count, of RUN/checkpoints/local.json; empty: there are none.
+std::string local_life_of(const std::filesystem::path& run);
+// Where the shares of that life lie on a host.
+std::filesystem::path local_folder_of(const std::string& local_dir, const std::string& name, const std::string& life);
+
+// One copy: writes this rank's share of the state to LIFE/step-N.rank-R-of-W. The constructor returns when the share
+// has been copied to the state's snapshot room; a thread writes it, syncs it and gives it its name. All but the
+// destructor are collective, and throw the same FileError on all ranks; then the copy is not whole. Destroyed before
+// its end, it waits for its thread; what that has written stays. `state`, and the model and optimizer of `source`, must
+// outlive it.
+class LocalCopy {
+ public:
+  LocalCopy(const std::filesystem::path& life, const TrainingState& state, CheckpointSource source);
+  ~LocalCopy();
+  LocalCopy(const LocalCopy&) = delete;
+  LocalCopy& operator=(const LocalCopy&) = delete;
+
+  // True: it is whole, on all ranks. Does not wait for a disk.
+  bool advance();
+  void wait();
+  int64_t step() const { return source_.progressed.step; }
+  int64_t bytes() const { return bytes_; }  // of all ranks' data
+  const std::filesystem::path& share() const { return share_; }
+
+ private:
+  void write();
+  void finish();
+  int rank() const { return ranks_.rank(); }
+
+  const CheckpointSource source_;
+  Communicator& ranks_;
+  const std::filesystem::path share_;
+  const CheckpointLayouts layouts_;
+  ShareWriters to_;
+  TensorSums sums_;
+  std::span<const std::byte> data_;  // of this rank, in the snapshot room
+  int64_t bytes_ = 0;
+  std::thread thread_;
+  std::atomic<bool> is_done_{true};
+  std::string failure_;  // why the thread did not
+};
+
+// The local copies of a run, one after the other, of which the last two stay. A life is the time from when a process
+// begins, or goes back after a spike, until the next does so: a run's older copies are not its own any more.
+class LocalCopies {
+ public:
+  // Begins a life, once the run has the state that it goes on from: the copies of older ones count no more, and those
+  // that this host has go. Collective. Throws FileError on all ranks; then older copies are as they were.
+  LocalCopies(const Recipe& recipe, Communicator& ranks);
+  ~LocalCopies();
+  LocalCopies(const LocalCopies&) = delete;
+  LocalCopies& operator=(const LocalCopies&) = delete;
+
+  bool is_writing() const { return bool(copy_); }
+  int64_t step() const { return copy_->step(); }  // of the one that is being written
+  // Begins to write one. None may be under way. Collective, and throws as LocalCopy does.
+  void begin(const TrainingState& state, CheckpointSource source);
+  struct Written {
+    int64_t step, bytes;
+    double seconds;
+  };
+  // Of the one under way, once it is whole. After an error it is gone, and older ones stay. Collective.
+  std::optional<Written> advance();
+  Written wait();
+  // Removes this rank's shares: the run is saved otherwise.
+  void remove_all();
+  // The run goes back: begins another life. Collective. None may be under way.
+  void begin_again(Communicator& ranks);
+
+  int64_t failed = 0, skipped = 0;  // copies of this life that failed, or that another save was in the way of
+
+ private:
+  void begin_life(Communicator& ranks);
+  void make_known(Communicator& ranks);
+  void remove_other_lives() const;
+  std::filesystem::path folder() const { return local_folder_of(local_dir_, name_, life_); }
+  Written finish();
+  void drop();
+  void remove_beside(std::filesystem::path share);
+  void join_removal();
+
+  const std::filesystem::path run_;
+  const std::string local_dir_;
+  std::string name_, life_;
+  bool is_known_ = false;  // to the run's folder
+  std::unique_ptr<LocalCopy> copy_;
+  double began_s_ = 0;
+  std::vector<std::filesystem::path> whole_;  // this rank's shares of whole copies, oldest first
+  std::thread removal_;                       // of a share: large files take a while, and no step waits for them
+};
+
+}  // namespace weft

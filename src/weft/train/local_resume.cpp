@@ -1,0 +1,229 @@
+#include "weft/train/local_resume.h"
+
+#include <algorithm>
+#include <map>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <utility>
+
+#include "weft/base/durable_file.h"
+#include "weft/checkpoint/disk_space.h"
+#include "weft/checkpoint/local_share.h"
+#include "weft/comm/agree.h"
+#include "weft/records/events.h"
+#include "weft/train/local_copies.h"
+#include "weft/train/run_folder.h"
+
+namespace weft {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::vector<LocalShareName> shares_in(const fs::path& life) {
+  std::vector<LocalShareName> shares;
+  std::error_code error;
+  for (fs::directory_iterator at(life, error), end; !error && at != end; at.increment(error))
+    if (const auto name = local_share_name_of(at->path().filename().string())) shares.push_back(*name);
+  return shares;
+}
+
+// Looks for copies on the hosts of all ranks, and makes checkpoints of them. All of it is collective.
+class LocalResume {
+ public:
+  LocalResume(const Recipe& recipe, Communicator& ranks, int num_threads)
+      : recipe_(recipe), run_(recipe.run.dir), ranks_(ranks), num_threads_(num_threads) {
+    if (recipe.checkpoint.local_dir.empty()) return;
+    const std::string life = first_text(ranks_, leads() ? local_life_of(run_) : "");
+    if (life.empty()) return;
+    life_ =
+        local_folder_of(recipe.checkpoint.local_dir, first_text(ranks_, leads() ? local_name_of_run(run_) : ""), life);
+    list_copies();
+  }
+
+  // Makes the checkpoint of the newest whole copy that is newer than this step. None: there is no such copy.
+  std::optional<fs::path> make_newer_than(int64_t step) {
+    while (!copies_.empty() && copies_.back().step > step) {
+      const Copy copy = std::move(copies_.back());
+      copies_.pop_back();
+      try {
+        require_all_shares(copy);
+        const fs::path made = make(copy);
+        tell("local_taken", copy.step, "",
+             fmt::format("{} was made of the local copy of step {}, which {} ranks have written",
+                         made.filename().string(), copy.step, copy.seen_by.size()));
+        return made;
+      } catch (const FileError& e) {
+        tell("local_passed_over", copy.step, e.what(),
+             fmt::format("WARNING: the local copy of step {} is passed over: {}", copy.step, e.what()));
+      }
+    }
+    return {};
+  }
+  const std::vector<std::string>& notes() const { return notes_; }
+
+ private:
+  struct Copy {
+    int64_t step = 0;
+    std::vector<std::vector<int>> seen_by;  // of each rank that wrote it: the ranks of now whose host has its share
+  };
+  bool leads() const { return ranks_.rank() == 0; }
+
+  // The same on all ranks.
+  void list_copies() {
+    std::string mine;
+    for (const LocalShareName& share : shares_in(life_)) mine += to_string(share) + "\n";
+    std::map<std::pair<int64_t, int>, Copy> found;  // by step, and number of ranks that wrote it
+    for (int rank = 0; rank < ranks_.size(); ++rank) {
+      std::istringstream lines(first_text(ranks_, ranks_.rank() == rank ? mine : ""));
+      for (std::string line; std::getline(lines, line);) {
+        const auto share = local_share_name_of(line);
+        if (!share) continue;
+        Copy& copy = found[{share->step, share->ranks}];
+        copy.step = share->step;
+        copy.seen_by.resize(size_t(share->ranks));
+        copy.seen_by[size_t(share->rank)].push_back(rank);
+      }
+    }
+    for (auto& [key, copy] : found) copies_.push_back(std::move(copy));
+  }
+
+  static void require_all_shares(const Copy& copy) {
+    constexpr size_t kNamed = 8;
+    std::vector<size_t> missing;
+    for (size_t rank = 0; rank < copy.seen_by.size(); ++rank)
+      if (copy.seen_by[rank].empty()) missing.push_back(rank);
+    if (missing.empty()) return;
+    std::string names;
+    for (size_t i = 0; i < std::min(kNamed, missing.size()); ++i)
+      names += fmt::format("{}{}", i == 0 ? "" : ", ", missing[i]);
+    throw FileError(fmt::format("{} ranks wrote it, and the shares of {} of them are on no host of this run: rank {}{}",
+                                copy.seen_by.size(), missing.size(), names, missing.size() > kNamed ? ", ..." : ""));
+  }
+
+  fs::path share_of(const Copy& copy, size_t rank) const {
+    return life_ / to_string(LocalShareName{.step = copy.step, .rank = int(rank), .ranks = int(copy.seen_by.size())});
+  }
+  // One of the ranks that see a share reads it; where several do, they share out the work.
+  bool reads(const Copy& copy, size_t rank) const {
+    const std::vector<int>& who = copy.seen_by[rank];
+    return who[rank % who.size()] == ranks_.rank();
+  }
+
+  fs::path make(const Copy& copy) {
+    const fs::path to = run_ / "checkpoints" / fmt::format("step-{}", copy.step);
+    const fs::path here = DurableFolder::building_name(to);
+    std::unique_ptr<DurableFolder> folder;  // of the rank that leads
+    agree(ranks_, [&] {
+      if (!leads()) return;
+      create_folders(to.parent_path());
+      folder = std::make_unique<DurableFolder>(to);
+    });
+    agree(ranks_, [&] {
+      if (reads(copy, 0)) begin_checkpoint_of(share_of(copy, 0), here);
+    });
+    agree(ranks_, [&] {
+      for (size_t rank = 0; rank < copy.seen_by.size(); ++rank)
+        if (reads(copy, rank)) add_share_to(share_of(copy, rank), here);
+    });
+    drop_from_memory(here);
+    const CheckOutcome checked = check_checkpoint(here, CheckpointPart::all, ranks_, num_threads_);
+    if (!checked.damage.empty()) throw FileError(checked.damage);
+    if (checked.step != copy.step) throw FileError(fmt::format("its manifest is that of step {}", checked.step));
+    refuse_other_recipe(copy, here);
+    agree(ranks_, [&] {
+      if (leads()) folder->commit();
+    });
+    return to;
+  }
+
+  void refuse_other_recipe(const Copy& copy, const fs::path& here) {
+    std::string refusal;
+    agree(ranks_, [&] {
+      if (!leads()) return;
+      try {
+        refuse_another_recipe(recipe_, here / "weft" / "recipe.toml",
+                              fmt::format("the local copy of step {} is of another recipe; to go on from an older "
+                                          "checkpoint without it, remove {} on each host",
+                                          copy.step, life_.string()),
+                              copy.step);
+      } catch (const ConfigError& e) { refusal = e.what(); }
+    });
+    refusal = first_text(ranks_, refusal);
+    if (!refusal.empty()) throw ConfigError(refusal);
+  }
+
+  void tell(const std::string& event, int64_t step, const std::string& reason, std::string note) {
+    notes_.push_back(std::move(note));
+    if (!leads()) return;
+    nlohmann::json more{{"step", step}};
+    if (!reason.empty()) more["reason"] = reason;
+    try {
+      append_event(run_, event, std::move(more));
+    } catch (const FileError&) {  // the note says it
+    }
+  }
+
+  const Recipe& recipe_;
+  const fs::path run_;
+  Communicator& ranks_;
+  const int num_threads_;
+  fs::path life_;
+  std::vector<Copy> copies_;  // not tried yet, oldest first
+  std::vector<std::string> notes_;
+};
+
+// By its name: whether it is whole has not been seen. The same on all ranks; -1: there is none.
+int64_t newest_named(const fs::path& run, Communicator& ranks) {
+  double step = -1;
+  if (ranks.rank() == 0)
+    if (const auto all = checkpoint_folders(run); !all.empty()) step = double(step_of(all.back()));
+  if (ranks.rank() != 0) step = 0;
+  ranks.all_reduce({&step, DType::f64, {1}}).wait();
+  return int64_t(step);
+}
+
+}  // namespace
+
+FoundCheckpoint find_state_to_resume(const Recipe& recipe, Communicator& ranks, int num_threads) {
+  const fs::path run = recipe.run.dir;
+  LocalResume local(recipe, ranks, num_threads);
+  const int64_t newest = newest_named(run, ranks);
+  if (const auto made = local.make_newer_than(newest)) return {.path = made, .notes = local.notes()};
+  FoundCheckpoint found;
+  try {
+    found = find_checkpoint_to_resume(run, ranks, num_threads);
+    if (found.path && step_of(*found.path) < newest && local.make_newer_than(step_of(*found.path))) {
+      std::vector<std::string> before = std::move(found.notes);
+      found = find_checkpoint_to_resume(run, ranks, num_threads);
+      found.notes.insert(found.notes.begin(), before.begin(), before.end());
+    }
+  } catch (const NoCheckpointError&) {
+    if (!local.make_newer_than(-1)) throw;
+    found = find_checkpoint_to_resume(run, ranks, num_threads);
+  }
+  found.notes.insert(found.notes.begin(), local.notes().begin(), local.notes().end());
+  return found;
+}
+
+std::vector<LocalCopyHere> local_copies_here(const fs::path& run, const std::string& local_dir) {
+  const std::string life = local_life_of(run);
+  if (local_dir.empty() || life.empty()) return {};
+  const fs::path folder = local_folder_of(local_dir, local_name_of_run(run), life);
+  std::map<std::pair<int64_t, int>, LocalCopyHere> found;
+  for (const LocalShareName& share : shares_in(folder)) {
+    LocalCopyHere& copy = found[{share.step, share.ranks}];
+    copy.step = share.step;
+    copy.ranks = share.ranks;
+    copy.here.push_back(share.rank);
+    copy.bytes += bytes_below(folder / to_string(share));
+  }
+  std::vector<LocalCopyHere> all;
+  for (auto& [key, copy] : found) {
+    std::sort(copy.here.begin(), copy.here.end());
+    all.push_back(std::move(copy));
+  }
+  return all;
+}
+
+}  // namespace weft
