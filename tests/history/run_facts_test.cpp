@@ -4,10 +4,13 @@
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
+#include <set>
+
 #include "history/run_folders.h"
 #include "weft/base/error.h"
 #include "weft/base/json.h"
 #include "weft/base/number_locks.h"
+#include "weft/recipe/recipe.h"
 
 namespace weft {
 namespace {
@@ -109,19 +112,105 @@ TEST(RunFacts, LookingAtALockKeepsNoRunFromBeginning) {
   EXPECT_EQ(error_of([&] { const RunLock lock(run); }), "");
 }
 
+// Where the inputs of one role are.
+std::vector<std::string> inputs_of(const fs::path& run, const std::string& role) {
+  std::vector<std::string> paths;
+  for (const RunInput& input : read_run_facts(run).inputs)
+    if (input.role == role) paths.push_back(input.path);
+  return paths;
+}
+
+using Paths = std::vector<std::string>;
+
 TEST(RunFacts, RelativePathsAreSeenFromWhereTheRunWasStarted) {
   const TempDir dir;
   const fs::path real = fs::canonical(dir.path());
   // Not recorded: the folder in which run.dir leads to the run.
   const fs::path run = make_run(real / "a", {.model = "base/checkpoints/step-2"});
-  EXPECT_EQ(read_run_facts(run).inputs, (std::vector<RunInput>{{"model.path", real / "base/checkpoints/step-2"}}));
+  EXPECT_EQ(inputs_of(run, "model.path"), Paths{real / "base/checkpoints/step-2"});
   append_attempt(run, {.began_s = 1, .folder = "/elsewhere", .from = "/elsewhere/old/checkpoints/step-1"});
-  EXPECT_EQ(read_run_facts(run).inputs, (std::vector<RunInput>{{"model.path", "/elsewhere/base/checkpoints/step-2"},
-                                                               {"--from", "/elsewhere/old/checkpoints/step-1"}}));
+  EXPECT_EQ(inputs_of(run, "model.path"), Paths{"/elsewhere/base/checkpoints/step-2"});
+  EXPECT_EQ(inputs_of(run, "--from"), Paths{"/elsewhere/old/checkpoints/step-1"});
+  // As in a container, whose folders are not here: it is where run.dir says.
+  make_saved(make_run(real / "base"), 2);
+  EXPECT_EQ(inputs_of(run, "model.path"), Paths{real / "base/checkpoints/step-2"});
   // Moved, and not recorded: it stays as it was written.
   fs::remove(run / "attempts.jsonl");
   fs::rename(run, real / "moved");
-  EXPECT_EQ(read_run_facts(real / "moved").inputs, (std::vector<RunInput>{{"model.path", "base/checkpoints/step-2"}}));
+  EXPECT_EQ(inputs_of(real / "moved", "model.path"), Paths{"base/checkpoints/step-2"});
+}
+
+// What somebody may have meant: both.
+TEST(RunFacts, AnInputThatMayBeInTwoPlacesIsInBoth) {
+  const TempDir dir;
+  const fs::path real = fs::canonical(dir.path());
+  const fs::path run = make_run(real / "now/b", {.model = "a/checkpoints/step-2"});
+  append_attempt(run, {.began_s = 1, .folder = (real / "before").string()});
+  for (const char* project : {"before", "now"}) make_saved(make_run(real / project / "a"), 2);
+  EXPECT_EQ(inputs_of(run, "model.path"),
+            (Paths{real / "before/a/checkpoints/step-2", real / "now/a/checkpoints/step-2"}));
+}
+
+TEST(RunFacts, WhateverARecipeNamesIsAnInput) {
+  const TempDir dir;
+  const fs::path real = fs::canonical(dir.path());
+  const fs::path run =
+      make_run(real / "a", {.settings = "[[phase]]\nfrom_step = 2\ndata.train = [\"later.bin\"]\n",
+                            .more = "[eval]\ntasks = [\"piqa=x/piqa.jsonl\"]\n[objective]\nteacher = \"t/model\"\n"});
+  ASSERT_EQ(read_run_facts(run).problems, Paths());
+  EXPECT_EQ(inputs_of(run, "data.train"), Paths{real / "tokens.bin"});
+  EXPECT_EQ(inputs_of(run, "phase 1: data.train"), Paths{real / "later.bin"});
+  EXPECT_EQ(inputs_of(run, "eval.tasks"), Paths{real / "x/piqa.jsonl"});
+  EXPECT_EQ(inputs_of(run, "objective.teacher"), Paths{real / "t/model"});
+  EXPECT_EQ(inputs_of(run, "data.tokenizer"), Paths()) << "auto is no file";
+  EXPECT_EQ(inputs_of(run, "data.json"), Paths()) << "its recipe names the file";
+  spill(run / "data.json", R"({"format": 1, "order": "o", "train": [{"path": "old/t.bin", "contents": "c"}]})");
+  EXPECT_EQ(inputs_of(run, "data.json"), Paths{real / "old/t.bin"});
+}
+
+// Every key whose value is text without a list of choices is one that names files, or is known to name none.
+TEST(RunFacts, OfEveryTextKeyItIsKnownWhetherItNamesFiles) {
+  const std::set<std::string> others = {"data.text_key",          "adapter.targets", "parallel.order",  "run.dir",
+                                        "parallel.memory_budget", "fleet.available", "fleet.may_change"};
+  for (const KeyHelp& key : recipe_help())
+    if (key.type.find("text") != std::string::npos && key.choices.empty()) {
+      EXPECT_NE(names_files(key.key), others.contains(key.key)) << key.key;
+    } else {
+      EXPECT_FALSE(names_files(key.key)) << key.key;
+    }
+}
+
+// A recipe of a later weft.
+TEST(RunFacts, OfARecipeThatCannotBeUnderstoodAllThatMayBePathsAreInputs) {
+  const TempDir dir;
+  const fs::path run = make_run(dir / "a", {.settings = "sparkle = \"no-path\"\n"});
+  append_attempt(run, {.began_s = 1, .folder = "/p"});
+  spill(run / "recipe.toml", slurp(run / "recipe.toml") + "[spark]\nfrom = ['b/checkpoints/step-1', \"/q/m\"]\n");
+  const RunFacts facts = read_run_facts(run);
+  EXPECT_EQ(facts.status, RunStatus::unreadable);
+  EXPECT_EQ(inputs_of(run, "recipe.toml"), (Paths{"/p/b/checkpoints/step-1", "/q/m"}));
+}
+
+TEST(RunFacts, TheStampIsAnotherWhereACheckpointHasChanged) {
+  const TempDir dir;
+  const fs::path run = make_run(dir / "a");
+  make_saved(run, 4, 2.5);
+  const std::string before = stamp_of_run(run);
+  EXPECT_EQ(stamp_of_run(run), before);
+  spill(run / "checkpoints/step-4/weft/state.json", "{");  // in place
+  EXPECT_NE(stamp_of_run(run), before);
+}
+
+// Killed during its last save: all steps are done, and nothing has the last ones.
+TEST(RunFacts, ARunWithoutAnEndIsFinishedWhereItsLastStepIsSaved) {
+  const TempDir dir;
+  const fs::path run = make_run(dir / "a");
+  make_saved(run, 2);
+  EXPECT_EQ(read_run_facts(run).status, RunStatus::unfinished);
+  append_attempt(run, {.began_s = 1});
+  EXPECT_EQ(read_run_facts(run).status, RunStatus::lost);
+  make_saved(run, 4);
+  EXPECT_EQ(read_run_facts(run).status, RunStatus::finished);
 }
 
 // --- hostile folders ---
@@ -136,6 +225,7 @@ TEST(RunFacts, WhatIsNoRunIsRefused) {
   fs::create_directories(dir / "user");
   spill(dir / "user/recipe.toml", "[model]\npath = \"m\"\n");
   EXPECT_FALSE(is_run_folder(dir / "user")) << "a recipe that a user wrote";
+  EXPECT_FALSE(is_run_folder(make_run(dir / "a.removing"))) << "on its way";
 }
 
 TEST(RunFacts, EachDamageIsNamedAndTheRestIsRead) {

@@ -16,6 +16,7 @@ namespace {
 namespace fs = std::filesystem;
 using testing::error_of;
 using testing::make_run;
+using testing::make_saved;
 using testing::slurp;
 using testing::spill;
 using testing::TempDir;
@@ -131,6 +132,7 @@ TEST(RunScan, FindsRunsAtAnyDepthAndThroughLinks) {
   fs::create_directory_symlink(dir / "elsewhere/d", dir / "runs/link");
   fs::create_directory_symlink(dir / "runs", dir / "runs/circle");
   fs::create_symlink("nowhere", dir / "runs/broken");
+  make_run(dir / "runs/b.removing");  // what is left of one
   Texts notes;
   const Texts found = find_run_folders(dir / "runs", notes);
   const fs::path real = fs::canonical(dir.path());
@@ -196,6 +198,7 @@ TEST(RunScan, FactsThatMakeNoSenseAreReadAnew) {
 TEST(RunScan, TheStatusIsThatOfNow) {
   const TempDir dir;
   const fs::path run = make_run(dir / "runs/a");
+  make_saved(run, 4);
   RunIndex index(dir / "runs.db");
   index.add_roots({root_of(dir / "runs")});
   {
@@ -209,7 +212,7 @@ TEST(RunScan, TheStatusIsThatOfNow) {
 
 TEST(RunScan, RunsOfARootThatIsNotThereAreAwayAndNotForgotten) {
   const TempDir dir;
-  make_run(dir / "share/a");
+  make_saved(make_run(dir / "share/a"), 4);
   RunIndex index(dir / "runs.db");
   index.add_roots({root_of(dir / "share")});
   scan_runs(index);
@@ -239,6 +242,22 @@ TEST(FindRun, TakesPathsIdsAndEndsOfPaths) {
   EXPECT_SAYS(refusal("aaa"), "no such run");     // too short for an id
   EXPECT_SAYS(refusal("not-frist"), "did you mean not-first?");
   EXPECT_SAYS(refusal(""), "no such run");
+  EXPECT_SAYS(error_of<ConfigError>([&] { find_run(runs, "runs/first", RunNaming::exactly); }), "by its folder or id");
+  EXPECT_EQ(find_run(runs, "aaaa2", RunNaming::exactly).id, "aaaa222222");
+}
+
+// A folder of this project is not one of the same name in another, which is known.
+TEST(FindRun, WhatIsHereMeansItself) {
+  const TempDir dir;
+  const std::string here = fs::canonical(make_run(dir / "p2/runs/first")).string();
+  const std::vector<RunFacts> other{{.path = "/p1/runs/first", .id = "aaaa111111"}};
+  const std::vector<RunFacts> both{other[0], {.path = here, .id = "bbbb111111"}};
+  const fs::path before = fs::current_path();
+  fs::current_path(dir / "p2");
+  EXPECT_SAYS(error_of<ConfigError>([&] { find_run(other, "runs/first"); }), "no run that is known");
+  EXPECT_EQ(find_run(both, "runs/first/").path, here);
+  fs::current_path(before);
+  EXPECT_EQ(find_run(other, "runs/first").id, "aaaa111111");
 }
 
 }  // namespace

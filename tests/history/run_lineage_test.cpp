@@ -28,7 +28,7 @@ class Family : public ::testing::Test {
     const fs::path sft = make_run(real_ / "sft", {.model = "base/checkpoints/step-4"});
     make_saved(sft, 4);
     append_attempt(make_run(real_ / "on"), {.folder = real_, .from = real_ / "sft/checkpoints/step-4"});
-    make_run(real_ / "student", {.more = "[objective]\nteacher = \"sft/checkpoints/step-3\"\n"});
+    make_saved(make_run(real_ / "student", {.more = "[objective]\nteacher = \"sft/checkpoints/step-3\"\n"}), 4);
     for (const char* name : {"base", "sft", "on", "student"}) runs_.push_back(read_run_facts(real_ / name));
   }
   std::string at(const std::string& name) const { return (real_ / name).string(); }
@@ -70,13 +70,35 @@ TEST_F(Family, OfTheLastKnowsTheFirst) {
 }
 
 TEST_F(Family, DependentsAreThoseThatReadInOrBelow) {
-  const auto of = [&](const std::string& name) { return dependents_of(runs_, at(name)); };
+  const Dependents dependents(runs_);
+  const auto of = [&](const std::string& name) { return dependents.of(at(name)); };
   EXPECT_EQ(of("base/checkpoints/step-4"), std::vector<std::string>{"model.path of " + at("sft")});
   EXPECT_TRUE(of("base/checkpoints/step-2").empty());
   EXPECT_TRUE(of("base/checkpoints/step-40").empty());
   EXPECT_TRUE(of("base/checkpoints/step").empty()) << "the beginning of a name is no folder";
   EXPECT_EQ(of("sft").size(), 2u);
-  EXPECT_EQ(dependents_of(runs_, at("sft"), {at("on")}).size(), 1u);
+  EXPECT_EQ(dependents.of(at("sft"), {at("on")}).size(), 1u);
+}
+
+// Paths of a container, of a project that was moved, of a folder nobody knows.
+TEST(Dependents, OfAnInputThatCannotBeFoundAreToldWhereNamesAreTheSame) {
+  const auto reads = [](const std::string& input, const std::string& path) {
+    const std::vector<RunFacts> runs{{.path = "/nowhere/p/runs/a", .id = "1"},
+                                     {.path = "/nowhere/p/runs/b", .id = "2", .inputs = {{"model.path", input}}}};
+    return Dependents(runs).of("/nowhere/p/runs/" + path).size() == 1;
+  };
+  EXPECT_TRUE(reads("/workspace/runs/a/checkpoints/step-4", "a/checkpoints/step-4"));
+  EXPECT_TRUE(reads("/workspace/runs/a/checkpoints/step-4/model.safetensors", "a/checkpoints/step-4"));
+  EXPECT_TRUE(reads("/workspace/runs/a/checkpoints/step-4", "a"));
+  EXPECT_TRUE(reads("runs/a/checkpoints/step-4", "a/checkpoints/step-4"));
+  EXPECT_TRUE(reads("checkpoints/step-4", "a/checkpoints/step-4")) << "of which run is not said";
+  EXPECT_TRUE(reads("../a/tokens/t.bin", "a/tokens"));
+  EXPECT_FALSE(reads("/workspace/runs/c/checkpoints/step-4", "a/checkpoints/step-4")) << "of another run";
+  EXPECT_FALSE(reads("/workspace/runs/a/checkpoints/step-4", "a/checkpoints/step-3"));
+  EXPECT_FALSE(reads("/workspace/runs/ab/checkpoints/step-4", "a"));
+  const std::vector<RunFacts> one{{.path = "/nowhere/b", .id = "3", .inputs = {{"model.path", "base"}}}};
+  EXPECT_SAYS(Dependents(one).not_found(), "1 input of runs cannot be found, as model.path of /nowhere/b: \"base\"");
+  EXPECT_EQ(Dependents({}).not_found(), "");
 }
 
 // A recipe can say anything.

@@ -421,14 +421,18 @@ int run_runs_lineage(const RunsLineageOptions& o) {
 }
 
 int run_runs_gc(const RunsGcOptions& o) {
-  const std::vector<RunFacts> runs = known_runs(o).runs;
+  // Everything is read: what the index remembers of a run's inputs may be true no longer.
+  const std::vector<RunFacts> runs = known_runs(o, {}, ScanWay::everything).runs;
   GcWish wish{.runs = {}, .keep = o.keep, .whole = o.whole};
-  for (const std::string& name : o.runs) wish.runs.push_back(find_run(runs, name).path);
+  for (const std::string& name : o.runs) wish.runs.push_back(find_run(runs, name, RunNaming::exactly).path);
   const GcPlan plan = plan_gc(runs, wish);
   for (const std::string& note : plan.notes) std::cerr << "note: " << note << "\n";
   print(gc_report(plan), o.json);
   if (plan.removable.empty() || !is_agreed(o, plan)) return kExitOk;
-  const GcResult result = remove_planned(plan, runs, wish);
+  const GcResult result = remove_planned(plan, wish, [&] {
+    RunIndex index(index_file_of(o));
+    return scan_runs(index, ScanWay::everything).runs;
+  });
   for (const std::string& note : result.notes) std::cerr << "note: " << note << "\n";
   std::cerr << fmt::format("removed {} of {} folders, {}\n", result.num_removed, plan.removable.size(),
                            format_bytes(double(result.bytes)));

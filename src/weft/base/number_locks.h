@@ -39,6 +39,8 @@ class NumberLocks {
 class RunLock {
  public:
   explicit RunLock(const std::filesystem::path& dir);
+  // False: the file system has no such locks, and whether another process works there is not known.
+  bool holds() const { return fd_ >= 0; }
 
  private:
   Descriptor fd_;

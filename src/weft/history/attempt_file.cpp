@@ -11,6 +11,7 @@
 
 #include "weft/base/descriptor.h"
 #include "weft/base/error.h"
+#include "weft/base/plain_file.h"
 
 namespace weft {
 namespace {
@@ -106,20 +107,6 @@ std::vector<RunAttempt> read_attempts(const fs::path& run, std::vector<std::stri
     problems.push_back(fmt::format("{}:{}: is no line of an attempt, like {} line{} in all: passed over", file.string(),
                                    first, damaged, damaged == 1 ? "" : "s"));
   return attempts;
-}
-
-bool is_plain_file(const fs::path& file, int64_t most_bytes) {
-  std::error_code error;
-  const fs::file_status status = fs::status(file, error);
-  if (status.type() == fs::file_type::not_found) return false;
-  if (error) throw FileError(fmt::format("{}: cannot be looked at: {}", file.string(), error.message()));
-  if (!fs::is_regular_file(status)) throw FileError(fmt::format("{}: is no regular file", file.string()));
-  const auto bytes = fs::file_size(file, error);
-  if (error) throw FileError(fmt::format("{}: cannot be looked at: {}", file.string(), error.message()));
-  if (int64_t(bytes) > most_bytes)
-    throw FileError(
-        fmt::format("{}: has {} bytes, more than the {} that such a file may have", file.string(), bytes, most_bytes));
-  return true;
 }
 
 }  // namespace weft

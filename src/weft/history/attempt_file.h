@@ -39,8 +39,4 @@ void append_attempt_end(const std::filesystem::path& run, const RunAttempt::End&
 // file cannot be read.
 std::vector<RunAttempt> read_attempts(const std::filesystem::path& run, std::vector<std::string>& problems);
 
-// Throws FileError where `file` is there, but no regular file (a folder, a pipe), or larger than `most_bytes`. False:
-// nothing has that name.
-bool is_plain_file(const std::filesystem::path& file, int64_t most_bytes);
-
 }  // namespace weft

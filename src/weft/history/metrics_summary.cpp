@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "weft/base/error.h"
-#include "weft/history/attempt_file.h"
+#include "weft/base/plain_file.h"
 
 namespace weft {
 namespace {

@@ -15,13 +15,17 @@
 #include "weft/base/descriptor.h"
 #include "weft/base/error.h"
 #include "weft/base/hashing.h"
+#include "weft/base/is_there.h"
 #include "weft/base/json.h"
+#include "weft/base/plain_file.h"
 #include "weft/checkpoint/disk_space.h"
+#include "weft/history/program_id.h"
 #include "weft/recipe/islands.h"
 #include "weft/recipe/recipe_keys.h"
 #include "weft/records/clock.h"
 #include "weft/train/checkpoint_folders.h"
 #include "weft/train/checkpoint_state.h"
+#include "weft/train/run_folder.h"
 
 namespace weft {
 namespace {
@@ -30,14 +34,27 @@ namespace fs = std::filesystem;
 
 constexpr int64_t kMostRecipeBytes = 4 << 20, kMostDataBytes = 64 << 20;
 constexpr size_t kMostCheckpoints = 10'000;
-constexpr std::string_view kRecipeMark = "# weft wrote this: the whole recipe of the run";  // run_folder.cpp
 constexpr std::array<std::string_view, 8> kStatusNames = {"running", "finished",   "stopped",    "failed",
                                                           "lost",    "unfinished", "unreadable", "away"};
-// Exit statuses of a run that saved and stopped when it was asked to (docs/operations.md).
-constexpr int kStoppedBySignal = 75, kStoppedByCtrlC = 130;
-// Keys that name a folder or a file beside the training data.
-constexpr std::array<std::string_view, 5> kInputKeys = {"model.path", "adapter.path", "objective.teacher",
-                                                        "objective.teacher_logits", "objective.reference"};
+// Keys that name files or folders, or lists of them; in "piqa=piqa.jsonl" what stands behind the sign.
+constexpr std::array<std::string_view, 15> kPathKeys = {
+    "model.path",          "adapter.path",   "objective.teacher", "objective.teacher_logits",
+    "objective.reference", "data.train",     "data.valid",        "data.loss_mask",
+    "data.pairs",          "data.rollouts",  "data.examples",     "eval.tasks",
+    "eval.fewshot_from",   "eval.bad_words", "fleet.hosts"};
+// Keys that name these, or something that weft knows ("byte", "chatml", "H100-SXM").
+constexpr std::array<std::string_view, 3> kPathOrNameKeys = {"data.tokenizer", "data.chat_template", "fleet.cluster"};
+
+template <size_t N>
+bool has_name(const std::array<std::string_view, N>& names, std::string_view name) {
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
+
+// "optimizer.lr" of "phase 1: optimizer.lr".
+std::string without_phase(const std::string& key) {
+  const size_t colon = key.find(": ");
+  return colon == std::string::npos ? key : key.substr(colon + 2);
+}
 
 bool is_folder(const fs::path& path) {
   std::error_code ignored;
@@ -51,8 +68,8 @@ bool is_file(const fs::path& path) {
 bool begins_with_mark(const fs::path& file) {
   if (!is_file(file)) return false;
   std::ifstream in(file, std::ios::binary);
-  std::string head(kRecipeMark.size(), '\0');
-  return in.read(head.data(), std::streamsize(head.size())) && head == kRecipeMark;
+  std::string head(kRunRecipeMark.size(), '\0');
+  return in.read(head.data(), std::streamsize(head.size())) && head == kRunRecipeMark;
 }
 
 double time_of(const fs::path& file) {
@@ -80,37 +97,53 @@ void attempt_to(RunFacts& facts, const std::function<void()>& read) {
 
 // --- the recipe ---
 
-// A text in quotes, as TOML; empty: it is none.
-std::string unquoted(const std::string& toml) {
+// A text of TOML, or those of a list, as recipes print them.
+std::vector<std::string> texts_in(const std::string& toml) {
   const auto value = nlohmann::json::parse(toml, nullptr, /*allow_exceptions=*/false);
-  return value.is_string() ? value.get<std::string>() : "";
+  if (value.is_string()) return {value.get<std::string>()};
+  std::vector<std::string> texts;
+  if (value.is_array())
+    for (const auto& one : value)
+      if (one.is_string()) texts.push_back(one.get<std::string>());
+  return texts;
 }
 
-// The folder that the run's relative paths are seen from: as its last attempt says; else what RUN ends with run.dir
-// below. None: not known.
-std::optional<fs::path> base_folder(const RunFacts& facts, const fs::path& run_dir) {
-  for (auto a = facts.attempts.rbegin(); a != facts.attempts.rend(); ++a)
-    if (!a->folder.empty()) return fs::path(a->folder);
-  if (run_dir.empty() || run_dir.is_absolute()) return {};
+using Bases = std::vector<fs::path>;
+
+// The folders that the run's relative paths may be seen from, the likeliest first: where its last attempt was started;
+// and what RUN ends with run.dir below, as the project may have been moved, or seen elsewhere in a container.
+Bases base_folders(const RunFacts& facts, const fs::path& run_dir) {
+  Bases bases;
+  for (auto a = facts.attempts.rbegin(); a != facts.attempts.rend() && bases.empty(); ++a)
+    if (!a->folder.empty()) bases.emplace_back(a->folder);
+  if (run_dir.empty() || run_dir.is_absolute()) return bases;
   fs::path base = facts.path, rest = run_dir.lexically_normal();
   if (rest.filename().empty()) rest = rest.parent_path();
-  while (!rest.empty() && rest != ".") {
-    if (rest.filename() == ".." || rest.filename() != base.filename()) return {};
-    rest = rest.parent_path();
-    base = base.parent_path();
-  }
-  return base;
+  for (; !rest.empty() && rest != "."; rest = rest.parent_path(), base = base.parent_path())
+    if (rest.filename() == ".." || rest.filename() != base.filename()) return bases;
+  if (bases.empty() || bases[0] != base) bases.push_back(base);
+  return bases;
 }
 
-std::string absolute_path(const std::optional<fs::path>& base, const std::string& path) {
-  if (path.empty() || (!base && fs::path(path).is_relative())) return path;
-  const fs::path whole = base ? *base / path : fs::path(path);
+std::string absolute_path(const fs::path& whole) {
   std::error_code error;
   fs::path found = fs::weakly_canonical(whole, error);
   if (error) found = whole.lexically_normal();
   std::string text = found.string();
   while (text.size() > 1 && text.back() == '/') text.pop_back();
   return text;
+}
+
+// Where it may be: each place that is there, else the likeliest one. Of a relative path without bases: as it is.
+std::vector<std::string> places_of(const Bases& bases, const std::string& path) {
+  if (path.empty() || (bases.empty() && fs::path(path).is_relative())) return {path};
+  std::vector<std::string> all, there;
+  if (fs::path(path).is_absolute()) all.push_back(absolute_path(path));
+  for (size_t i = 0; i < bases.size() && fs::path(path).is_relative(); ++i)
+    all.push_back(absolute_path(bases[i] / path));
+  for (const std::string& place : all)
+    if (is_there(place) && std::find(there.begin(), there.end(), place) == there.end()) there.push_back(place);
+  return there.empty() ? std::vector{all[0]} : there;
 }
 
 void add_phases(RunFacts& facts, const Recipe& recipe) {
@@ -125,23 +158,69 @@ void add_phases(RunFacts& facts, const Recipe& recipe) {
   }
 }
 
-void take_inputs(RunFacts& facts, const std::optional<fs::path>& base) {
+void add_inputs(RunFacts& facts, const std::string& role, const std::vector<std::string>& places) {
+  for (const std::string& place : places) {
+    const RunInput input{.role = role, .path = place};
+    if (std::find(facts.inputs.begin(), facts.inputs.end(), input) == facts.inputs.end()) facts.inputs.push_back(input);
+  }
+}
+
+// A text that is a path if it leads somewhere, or looks like one.
+void add_if_path(RunFacts& facts, const Bases& bases, const std::string& role, const std::string& text) {
+  const std::vector<std::string> places = places_of(bases, text);
+  const bool is_found = fs::path(places[0]).is_absolute() && is_there(places[0]);
+  if (is_found || text.find('/') != std::string::npos) add_inputs(facts, role, places);
+}
+
+void take_inputs(RunFacts& facts, const Bases& bases) {
   for (const auto& [key, value] : facts.recipe) {
-    const size_t colon = key.find(": ");
-    const std::string plain = colon == std::string::npos ? key : key.substr(colon + 2);
-    if (std::find(kInputKeys.begin(), kInputKeys.end(), plain) == kInputKeys.end()) continue;
-    if (const std::string path = unquoted(value); !path.empty())
-      facts.inputs.push_back({.role = key, .path = absolute_path(base, path)});
+    const std::string plain = without_phase(key);
+    if (!names_files(plain)) continue;
+    for (std::string text : texts_in(value)) {
+      if (plain.starts_with("eval.")) text.erase(0, text.find('=') + 1);  // npos + 1 is 0
+      if (has_name(kPathOrNameKeys, plain))
+        add_if_path(facts, bases, key, text);
+      else if (!text.empty())
+        add_inputs(facts, key, places_of(bases, text));
+    }
   }
   for (const RunAttempt& a : facts.attempts)
-    if (!a.from.empty()) facts.inputs.push_back({.role = "--from", .path = absolute_path(base, a.from)});
+    if (!a.from.empty()) add_inputs(facts, "--from", places_of(bases, a.from));
+}
+
+// What a recipe that cannot be understood may read: any text in quotes that may be a path.
+void take_quoted_texts(RunFacts& facts, const fs::path& file) {
+  std::ifstream in(file, std::ios::binary);
+  for (std::string line; std::getline(in, line);)
+    for (size_t at = 0, end; (at = line.find_first_of("\"'", at)) != std::string::npos; at = end + 1) {
+      end = line.find(line[at], at + 1);
+      if (end == std::string::npos) break;
+      add_if_path(facts, base_folders(facts, {}), "recipe.toml", line.substr(at + 1, end - at - 1));
+    }
+}
+
+// Files that the run has read and its recipe does not name, as those of a dataset that was elsewhere then.
+void take_data_files(RunFacts& facts, const Bases& bases) {
+  for (const RunSource& source : facts.data)
+    for (const std::string& text : {source.path, source.dataset})
+      for (const std::string& place : text.empty() ? std::vector<std::string>() : places_of(bases, text))
+        if (std::none_of(facts.inputs.begin(), facts.inputs.end(), [&](const RunInput& input) {
+              return place == input.path || place.starts_with(input.path + "/");
+            }))
+          add_inputs(facts, "data.json", {place});
 }
 
 void take_recipe(RunFacts& facts) {
   const fs::path file = fs::path(facts.path) / "recipe.toml";
   if (!is_plain_file(file, kMostRecipeBytes))
     throw FileError(fmt::format("{}: is missing: what was trained is not known", file.string()));
-  Recipe recipe = parse_recipe_file(file.string(), {});
+  Recipe recipe;
+  try {
+    recipe = parse_recipe_file(file.string(), {});
+  } catch (const Error&) {
+    take_quoted_texts(facts, file);
+    throw;
+  }
   for (const RecipeKey& key : recipe_keys(recipe))
     if (std::string value = value_of(key); !value.empty()) facts.recipe[key.name] = std::move(value);
   if (Islands islands = parse_islands_file(file.string(), {}); islands.are_joined())
@@ -150,8 +229,8 @@ void take_recipe(RunFacts& facts) {
   facts.model = recipe.model.path;
   facts.objective = std::string(name_of(recipe.train.objective));
   facts.train_iters = recipe.train.train_iters;
-  const auto base = base_folder(facts, recipe.run.dir);
-  take_inputs(facts, base);
+  const Bases bases = base_folders(facts, recipe.run.dir);
+  take_inputs(facts, bases);
   facts.data.clear();
   attempt_to(facts, [&] {
     const fs::path data = fs::path(facts.path) / "data.json";
@@ -160,7 +239,8 @@ void take_recipe(RunFacts& facts) {
     const JsonFields fields(json, data.string());
     facts.data_order = fields.string("order", "");
     facts.data = run_sources_of(fields.list("train", "a list of files"), data.string());
-    for (RunSource& source : facts.data) source.dataset = absolute_path(base, source.dataset);
+    for (RunSource& source : facts.data) source.dataset = places_of(bases, source.dataset)[0];
+    take_data_files(facts, bases);
   });
 }
 
@@ -198,18 +278,25 @@ std::optional<RunStatus> run_status_of(std::string_view name) {
 std::vector<std::string> run_status_names() { return {kStatusNames.begin(), kStatusNames.end()}; }
 
 bool is_run_folder(const fs::path& folder) {
+  if (folder.extension() == ".removing") return false;  // what a removal of one has left behind
   if (begins_with_mark(folder / "recipe.toml")) return true;
   return is_file(folder / "metrics.jsonl") && (is_folder(folder / "checkpoints") || is_file(folder / "run.lock"));
 }
 
+bool names_files(const std::string& key) { return has_name(kPathKeys, key) || has_name(kPathOrNameKeys, key); }
+
 RunStatus status_now(const RunFacts& facts) {
+  return is_folder(facts.path) && is_owned(facts.path) ? RunStatus::running : status_at_rest(facts);
+}
+
+RunStatus status_at_rest(const RunFacts& facts) {
   if (!is_folder(facts.path)) return RunStatus::away;
-  if (is_owned(facts.path)) return RunStatus::running;
   if (facts.recipe.empty()) return RunStatus::unreadable;
   const bool is_done = facts.train_iters > 0 && facts.step >= facts.train_iters;
-  if (facts.attempts.empty()) return is_done ? RunStatus::finished : RunStatus::unfinished;
+  const bool is_saved = is_done && !facts.checkpoints.empty() && facts.checkpoints.back().step >= facts.train_iters;
+  if (facts.attempts.empty()) return is_saved ? RunStatus::finished : RunStatus::unfinished;
   const auto& end = facts.attempts.back().end;
-  if (!end) return is_done ? RunStatus::finished : RunStatus::lost;
+  if (!end) return is_saved ? RunStatus::finished : RunStatus::lost;
   if (end->status == 0 && is_done) return RunStatus::finished;
   if (end->status == 0) return RunStatus::unfinished;  // its recipe has more steps now
   if (end->status == kStoppedBySignal || end->status == kStoppedByCtrlC) return RunStatus::stopped;
@@ -250,18 +337,20 @@ RunFacts read_run_facts(const fs::path& folder) {
 }
 
 std::string stamp_of_run(const fs::path& folder) {
-  std::string stamp;
-  for (const char* name : {"recipe.toml", "metrics.jsonl", "attempts.jsonl", "data.json", "checkpoints", "."}) {
+  std::string all = id_of_this_program();
+  const auto add = [&](const fs::path& path) {
     struct stat s = {};
-    if (::stat((folder / name).c_str(), &s) != 0) {
-      stamp += "- ";
-      continue;
+    if (::stat(path.c_str(), &s) != 0) {
+      all += " -";
+      return;
     }
-    const bool is_file = S_ISREG(s.st_mode);
-    stamp +=
-        fmt::format("{}.{:09}:{}:{} ", s.st_mtim.tv_sec, s.st_mtim.tv_nsec, is_file ? int64_t(s.st_size) : 0, s.st_ino);
-  }
-  return stamp;
+    const int64_t bytes = S_ISREG(s.st_mode) ? int64_t(s.st_size) : 0;
+    all += fmt::format(" {}.{:09}:{}:{}", s.st_mtim.tv_sec, s.st_mtim.tv_nsec, bytes, s.st_ino);
+  };
+  for (const char* name : {"recipe.toml", "metrics.jsonl", "attempts.jsonl", "data.json", "checkpoints", "."})
+    add(folder / name);
+  for (const fs::path& checkpoint : checkpoint_folders(folder)) add(checkpoint / "weft" / "state.json");
+  return to_hex(hash128(all));
 }
 
 std::string id_of_run(const fs::path& path) { return to_hex(hash128(path.string())).substr(0, 10); }

@@ -1,6 +1,7 @@
 // What of runs can be deleted, and what stays because something depends on it.
 #pragma once
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -35,19 +36,28 @@ struct GcPlan {
   int64_t bytes() const;                // of all that is removable
 };
 
-// Looks at the disk and changes nothing. `all` are all runs that are known: what another run reads stays, by whatever
-// key of its recipe. So do the newest checkpoint that is whole, the best ones of checkpoint.keep_best, references of
-// phases, and every run that is running, unreadable or away. Throws ConfigError where `whole` is asked for without
+// How closely the newest checkpoint of a run is looked at, for which older ones may go: names, sizes and small files;
+// or every byte, which is read.
+enum class GcLook : uint8_t { names_and_sizes, every_byte };
+
+// Looks at the disk and changes nothing. `all` are all runs that are known, as they are now. What another run reads
+// stays, by whatever key of its recipe; so does what it may read, where its input cannot be found and has the same
+// names (Dependents). So do the newest checkpoint that is whole, the best ones of checkpoint.keep_best, references of
+// phases, every run that is running, unreadable or away, or may run on another host, whatever holds a run's folder that
+// does not go with it, and what lies elsewhere through a link. Throws ConfigError where `whole` is asked for without
 // runs.
-GcPlan plan_gc(const std::vector<RunFacts>& all, const GcWish& wish);
+GcPlan plan_gc(const std::vector<RunFacts>& all, const GcWish& wish, GcLook look = GcLook::names_and_sizes);
 
 struct GcResult {
   int64_t bytes = 0;                    // of what is gone
   size_t num_removed = 0;               // of the plan
   std::vector<std::string> notes = {};  // what is still there, and why
 };
-// Removes what `plan` says and what is still removable now that this process owns the run's folder, by a plan made
-// anew. A folder loses its name before anything of it goes.
-GcResult remove_planned(const GcPlan& plan, const std::vector<RunFacts>& all, const GcWish& wish);
+inline constexpr size_t kMostGcRuns = 200;  // from whose folders one call removes: it has their locks at once
+
+// Removes what `plan` says and what is still removable by a plan made anew of `all_now` at every byte, when this
+// process owns the folders of all runs of the plan; what is in a folder that it cannot own stays. A folder loses its
+// name before anything of it goes.
+GcResult remove_planned(const GcPlan& plan, const GcWish& wish, const std::function<std::vector<RunFacts>()>& all_now);
 
 }  // namespace weft

@@ -9,6 +9,7 @@
 #include <tuple>
 
 #include "weft/base/error.h"
+#include "weft/base/is_there.h"
 #include "weft/base/json.h"
 
 namespace weft {
@@ -20,6 +21,27 @@ constexpr std::array<std::string_view, 5> kOriginNames = {"dataset", "file", "mo
 
 bool is_at_or_below(const std::string& path, const std::string& folder) {
   return path == folder || path.starts_with(folder.ends_with('/') ? folder : folder + "/");
+}
+
+std::vector<fs::path> names_in(const fs::path& path) {
+  std::vector<fs::path> names;
+  for (const fs::path& part : path.lexically_normal().relative_path())
+    if (!part.empty() && part != ".") names.push_back(part);
+  return names;
+}
+
+// Whether `text` may have led to something in or below `path`, which is in the folder of `run`: the names of `path`,
+// from that of the run's folder on, stand in it, or as many of them as it begins with.
+bool may_have_meant(const fs::path& text, const fs::path& path, const fs::path& run) {
+  std::vector<fs::path> wanted{run.filename()};
+  for (const fs::path& name : names_in(path.lexically_relative(run))) wanted.push_back(name);
+  const std::vector<fs::path> names = names_in(text);
+  for (size_t end = 1; end <= names.size(); ++end) {
+    const auto most = std::ptrdiff_t(std::min(end, wanted.size()));
+    const auto at = names.begin() + std::ptrdiff_t(end);
+    if (std::equal(at - most, at, wanted.end() - most)) return true;
+  }
+  return false;
 }
 
 class LineageBuilder {
@@ -42,7 +64,8 @@ class LineageBuilder {
                                : node(OriginKind::dataset, s.dataset, s.version),
              run, "data");
       for (const RunInput& input : r.inputs)
-        if (!is_at_or_below(input.path, r.path)) edge(origin_of(input.path), run, input.role);
+        if (!is_at_or_below(input.path, r.path) && (is_a_model(input.role) || run_of(input.path) != nullptr))
+          edge(origin_of(input.path), run, input.role);
     }
     return std::move(lineage_);
   }
@@ -55,6 +78,11 @@ class LineageBuilder {
   }
   void edge(size_t from, size_t to, const std::string& role) {
     if (edges_.emplace(from, to, role).second) lineage_.edges.push_back({.from = from, .to = to, .role = role});
+  }
+  // Not a file for training or evaluation, of which data.json says more.
+  static bool is_a_model(const std::string& role) {
+    const std::string key = role.substr(role.rfind(' ') + 1);  // "phase 1: objective.teacher"; npos + 1 is 0
+    return key == "--from" || key.starts_with("model.") || key.starts_with("adapter.") || key.starts_with("objective.");
   }
   // The run in whose folder a path is; null: in none.
   const RunFacts* run_of(const fs::path& path) const {
@@ -196,15 +224,36 @@ nlohmann::ordered_json to_json(const Lineage& lineage) {
   return json;
 }
 
-std::vector<std::string> dependents_of(const std::vector<RunFacts>& runs, const std::string& path,
-                                       const std::vector<std::string>& besides) {
-  std::vector<std::string> all;
-  for (const RunFacts& r : runs) {
-    if (is_at_or_below(r.path, path) || std::find(besides.begin(), besides.end(), r.path) != besides.end()) continue;
+Dependents::Dependents(const std::vector<RunFacts>& runs) : runs_(runs) {
+  for (const RunFacts& r : runs)
     for (const RunInput& input : r.inputs)
-      if (is_at_or_below(input.path, path)) all.push_back(fmt::format("{} of {}", input.role, r.path));
+      all_.push_back({&r, &input, fs::path(input.path).is_absolute() && is_name_taken(input.path)});
+}
+
+std::vector<std::string> Dependents::of(const std::string& path, const std::vector<std::string>& besides) const {
+  std::string run = path;
+  for (const RunFacts& r : runs_)
+    if (is_at_or_below(path, r.path)) run = r.path;
+  std::vector<std::string> found;
+  for (const Read& read : all_) {
+    if (is_at_or_below(read.by->path, path) ||
+        std::find(besides.begin(), besides.end(), read.by->path) != besides.end())
+      continue;
+    if (is_at_or_below(read.input->path, path))
+      found.push_back(fmt::format("{} of {}", read.input->role, read.by->path));
+    else if (!read.is_found && may_have_meant(read.input->path, path, run))
+      found.push_back(fmt::format("{} of {}, perhaps: {} is not there", read.input->role, read.by->path,
+                                  in_quotes(read.input->path)));
   }
-  return all;
+  return found;
+}
+
+std::string Dependents::not_found() const {
+  const auto first = std::find_if(all_.begin(), all_.end(), [](const Read& read) { return !read.is_found; });
+  if (first == all_.end()) return "";
+  const auto count = std::count_if(all_.begin(), all_.end(), [](const Read& read) { return !read.is_found; });
+  return fmt::format("{} input{} of runs cannot be found, as {} of {}: {}; what has the same names stays", count,
+                     count == 1 ? "" : "s", first->input->role, first->by->path, in_quotes(first->input->path));
 }
 
 }  // namespace weft

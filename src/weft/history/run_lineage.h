@@ -28,7 +28,7 @@ struct Lineage {
 };
 
 // Of all these runs. A checkpoint is a node if a run read it, or if it is there. Recipes may go in circles: so may
-// edges.
+// edges. Of files for training and evaluation those are nodes that data.json lists, or that lie in a run's folder.
 Lineage lineage_of(const std::vector<RunFacts>& runs);
 // What a run came from and what came of it, over any number of steps. `path`: of a node. Throws ConfigError where there
 // is no such node.
@@ -40,8 +40,26 @@ std::string lineage_text(const Lineage& lineage, const std::string& path);
 std::string lineage_dot(const Lineage& lineage);
 nlohmann::ordered_json to_json(const Lineage& lineage);
 
-// The other runs that read something in or below `path`: "objective.teacher of /runs/b".
-std::vector<std::string> dependents_of(const std::vector<RunFacts>& runs, const std::string& path,
-                                       const std::vector<std::string>& besides = {});
+// What runs read, to be asked for what depends on a folder. Looks once whether each input is there.
+class Dependents {
+ public:
+  explicit Dependents(const std::vector<RunFacts>& runs);  // must outlive it
+
+  // The other runs that read something in or below `path`, a folder in a run's: "objective.teacher of /runs/b". With
+  // them those that may: an input that is not where its run says, as the project was moved or was seen elsewhere in a
+  // container, and has the names of `path`, from the run's folder on. `besides`: runs that do not count.
+  std::vector<std::string> of(const std::string& path, const std::vector<std::string>& besides = {}) const;
+  // One sentence on inputs that are not where their runs say; empty: there are none.
+  std::string not_found() const;
+
+ private:
+  struct Read {
+    const RunFacts* by;
+    const RunInput* input;
+    bool is_found;
+  };
+  const std::vector<RunFacts>& runs_;
+  std::vector<Read> all_;
+};
 
 }  // namespace weft

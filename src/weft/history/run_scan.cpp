@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "weft/base/error.h"
+#include "weft/base/is_there.h"
 #include "weft/base/json.h"
 #include "weft/base/nearest.h"
 
@@ -46,6 +47,7 @@ class FolderSearch {
   void look_at(const fs::directory_entry& entry, int depth) {
     std::error_code error;
     if (entry.path().filename().string().starts_with(".") || !entry.is_directory(error)) return;
+    if (entry.path().extension() == ".removing") return;  // what a removal of a run has left behind
     if (!entry.is_symlink(error)) return look_into(entry.path(), depth + 1);
     if (!is_run_folder(entry.path())) return;
     const fs::path real = fs::canonical(entry.path(), error);
@@ -104,23 +106,27 @@ std::vector<std::string> find_run_folders(const fs::path& root, std::vector<std:
   return {found.begin(), found.end()};
 }
 
-ScannedRuns scan_runs(RunIndex& index, ScanWay way) {
-  ScannedRuns scanned;
-  std::map<std::string, RunIndex::Entry> known;
-  for (RunIndex::Entry& e : index.runs()) known.emplace(e.path, std::move(e));
+namespace {
+
+struct Scan {
+  ScannedRuns scanned = {};
+  std::vector<RunIndex::Entry> changed = {};  // beside what is known
+  std::vector<std::string> gone = {};
+};
+
+Scan scan(const std::set<std::string>& roots, const std::map<std::string, RunIndex::Entry>& known, ScanWay way) {
+  Scan s;
   std::set<std::string> there;
   std::vector<std::string> away;
-  for (const std::string& root : index.roots()) {
+  for (const std::string& root : roots) {
     std::error_code error;
     if (!fs::is_directory(root, error)) {
       away.push_back(root);
-      scanned.notes.push_back(fmt::format("{}: is not there now: its runs are told as they were", root));
+      s.scanned.notes.push_back(fmt::format("{}: is not there now: its runs are told as they were", root));
       continue;
     }
-    for (std::string& path : find_run_folders(root, scanned.notes)) there.insert(std::move(path));
+    for (std::string& path : find_run_folders(root, s.scanned.notes)) there.insert(std::move(path));
   }
-  std::vector<RunIndex::Entry> changed;
-  std::vector<std::string> gone;
   for (const std::string& path : there) {
     const auto before = known.find(path);
     const std::string stamp = stamp_of_run(path);  // before it is read: what changes meanwhile is read again
@@ -133,13 +139,13 @@ ScannedRuns scan_runs(RunIndex& index, ScanWay way) {
       try {
         facts = read_run_facts(path);
       } catch (const std::exception& e) {
-        scanned.notes.push_back(fmt::format("{}: is left out: {}", path, e.what()));
+        s.scanned.notes.push_back(fmt::format("{}: is left out: {}", path, e.what()));
         continue;
       }
-      ++scanned.num_read;
-      changed.push_back({.path = path, .stamp = stamp, .facts = as_text(*facts)});
+      ++s.scanned.num_read;
+      s.changed.push_back({.path = path, .stamp = stamp, .facts = as_text(*facts)});
     }
-    scanned.runs.push_back(std::move(*facts));
+    s.scanned.runs.push_back(std::move(*facts));
   }
   for (const auto& [path, entry] : known) {
     if (there.contains(path)) continue;
@@ -147,42 +153,65 @@ ScannedRuns scan_runs(RunIndex& index, ScanWay way) {
         std::any_of(away.begin(), away.end(), [&, &p = path](const auto& root) { return is_in(p, root); });
     auto facts = is_away ? remembered(entry) : std::nullopt;
     if (!facts) {
-      gone.push_back(path);
+      s.gone.push_back(path);
       continue;
     }
     facts->status = RunStatus::away;
-    scanned.runs.push_back(std::move(*facts));
+    s.scanned.runs.push_back(std::move(*facts));
   }
-  std::sort(scanned.runs.begin(), scanned.runs.end(),
+  std::sort(s.scanned.runs.begin(), s.scanned.runs.end(),
             [](const RunFacts& a, const RunFacts& b) { return a.path < b.path; });
-  try {
-    index.update(changed, gone);
-  } catch (const FileError& e) {
-    scanned.notes.push_back(fmt::format("the index was not brought up to date: {}", e.what()));
-  }
-  return scanned;
+  return s;
 }
 
-const RunFacts& find_run(const std::vector<RunFacts>& runs, const std::string& name) {
+}  // namespace
+
+ScannedRuns scan_runs(RunIndex& index, ScanWay way, const std::vector<std::string>& more) {
+  std::map<std::string, RunIndex::Entry> known;
+  for (RunIndex::Entry& e : index.runs()) known.emplace(e.path, std::move(e));
+  std::set<std::string> roots(more.begin(), more.end());
+  for (const std::string& root : index.roots()) roots.insert(root);
+  Scan s = scan(roots, known, way);
+  try {
+    index.update(s.changed, s.gone);
+  } catch (const FileError& e) {
+    s.scanned.notes.push_back(fmt::format("the index was not brought up to date: {}", e.what()));
+  }
+  return std::move(s.scanned);
+}
+
+ScannedRuns scan_folders(const std::vector<std::string>& roots) {
+  return scan({roots.begin(), roots.end()}, {}, ScanWay::everything).scanned;
+}
+
+const RunFacts& find_run(const std::vector<RunFacts>& runs, const std::string& name, RunNaming naming) {
   const std::string wanted = without_slashes(name);
   std::error_code error;
   const std::string real = fs::weakly_canonical(wanted, error).string();
+  const bool is_here = is_name_taken(wanted);
   std::vector<const RunFacts*> found;
   std::vector<std::string> names;
   for (const RunFacts& r : runs) {
     if (r.path == wanted || (!error && r.path == real)) return r;
     const bool is_id = wanted.size() >= kShortestId && r.id.starts_with(wanted);
-    const bool is_end = !wanted.empty() && r.path.ends_with("/" + wanted);
+    const bool is_end = naming == RunNaming::by_end && !wanted.empty() && r.path.ends_with("/" + wanted);
     if (is_id || is_end) found.push_back(&r);
     names.push_back(fs::path(r.path).filename().string());
   }
+  if (is_here)
+    throw ConfigError(
+        fmt::format("{}: is here, and no run that is known; `weft runs list FOLDER` makes those in and "
+                    "below a folder known",
+                    in_quotes(name)));
   if (found.size() == 1) return *found[0];
   if (found.size() > 1)
     throw ConfigError(fmt::format("{} may be {} runs: name one by its id or more of its path{}", in_quotes(name),
                                   found.size(), listed(found)));
   const std::string near = nearest_name(wanted, names);
-  throw ConfigError(fmt::format("{}: no such run is known{}; `weft runs list FOLDER` makes those below a folder known",
-                                in_quotes(name), near.empty() ? "" : fmt::format(": did you mean {}?", near)));
+  throw ConfigError(
+      fmt::format("{}: no such run is known{}{}; `weft runs list FOLDER` makes those below a folder known",
+                  in_quotes(name), naming == RunNaming::exactly ? " by its folder or id" : "",
+                  near.empty() ? "" : fmt::format(": did you mean {}?", near)));
 }
 
 }  // namespace weft

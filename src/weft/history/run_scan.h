@@ -1,5 +1,6 @@
 // Runs are found by looking for their folders; the index saves reading again those that have not changed.
 #pragma once
+#include <cstdint>
 #include <filesystem>
 #include <string>
 #include <vector>
@@ -23,18 +24,25 @@ struct ScannedRuns {
 
 enum class ScanWay : uint8_t { what_changed, everything };
 
-// Looks through all roots of the index and brings it up to date: reads new and changed run folders, and forgets those
-// that are gone. The runs of a root that is not there now (a share that is not mounted) stay, as `away`. A folder that
-// cannot be read as a run's is a note. Throws FileError where the index cannot be read; where it cannot be written,
-// that is a note.
-ScannedRuns scan_runs(RunIndex& index, ScanWay way = ScanWay::what_changed);
+// Looks through all roots of the index and `more`, and brings it up to date: reads new and changed run folders, and
+// forgets those that are gone. The runs of a root that is not there now (a share that is not mounted) stay, as `away`.
+// A folder that cannot be read as a run's is a note. Throws FileError where the index cannot be read; where it cannot
+// be written, that is a note.
+ScannedRuns scan_runs(RunIndex& index, ScanWay way = ScanWay::what_changed, const std::vector<std::string>& more = {});
+// The same of these roots alone, without an index: everything is read.
+ScannedRuns scan_folders(const std::vector<std::string>& roots);
 
 // `folder` as a root: absolute, links resolved. Throws FileError where it is no folder.
 std::string root_of(const std::filesystem::path& folder);
 
-// The one run that `name` means: by the path of its folder, its id or a beginning of it of at least four digits, or the
-// last parts of its path ("first", "runs/first"). Throws ConfigError where there is none, which names the nearest, or
+// How a run may be named. exactly: by the path of its folder, or its id. by_end: also by the last parts of its path
+// ("first", "runs/first"), where nothing here has that name.
+enum class RunNaming : uint8_t { exactly, by_end };
+
+// The one run that `name` means; an id may be cut to its first four digits. Where a folder or file has that name, as
+// seen from here, it means that one and no other. Throws ConfigError where there is none, which names the nearest, or
 // several, which it lists.
-const RunFacts& find_run(const std::vector<RunFacts>& runs, const std::string& name);
+const RunFacts& find_run(const std::vector<RunFacts>& runs, const std::string& name,
+                         RunNaming naming = RunNaming::by_end);
 
 }  // namespace weft

@@ -154,6 +154,10 @@ void check_islands_supported(const Islands& i, const Recipe& r) {
          "train.on_spike = \"none\"");
   refuse(r.checkpoint.async_save, "checkpoint.async_save", "the copy in memory has no room for the outer weights",
          "checkpoint.async_save = false");
+  refuse(r.checkpoint.local_interval > 0, fmt::format("checkpoint.local_interval = {}", r.checkpoint.local_interval),
+         "a local copy has no room for the outer weights", "checkpoint.local_interval = 0");
+  refuse(r.train.rebalance, "train.rebalance", "a run that goes on with other shares would leave the others' order",
+         "train.rebalance = false");
   refuse(r.moe.bias_update_rate > 0, fmt::format("moe.bias_update_rate = {}", r.moe.bias_update_rate),
          "corrections of routers are not exchanged, and each island's would go a way of its own",
          "moe.bias_update_rate = 0");

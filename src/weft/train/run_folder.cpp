@@ -133,8 +133,6 @@ void drop_run_folder(const Recipe& recipe) {
 
 namespace {
 
-constexpr std::string_view kMark = "# weft wrote this: the whole recipe of the run in this folder.\n";
-
 // A start that failed before its first step leaves a folder that any recipe may take.
 bool has_results(const std::filesystem::path& dir) {
   namespace fs = std::filesystem;
@@ -147,7 +145,7 @@ bool has_results(const std::filesystem::path& dir) {
 bool is_ours(const std::filesystem::path& file) {
   std::ifstream in(file);
   std::string line;
-  return std::getline(in, line) && line + "\n" == kMark;
+  return std::getline(in, line) && line + "\n" == kRunRecipeMark;
 }
 
 bool holds(const std::filesystem::path& file, const std::string& text) {
@@ -231,7 +229,7 @@ void refuse_another_recipe(const Recipe& recipe, const std::filesystem::path& fi
 
 void write_run_recipe(const Recipe& recipe, const Islands& islands) {
   const std::filesystem::path file = std::filesystem::path(recipe.run.dir) / "recipe.toml";
-  const std::string text = std::string(kMark) + to_toml(recipe) + to_toml(islands);
+  const std::string text = std::string(kRunRecipeMark) + to_toml(recipe) + to_toml(islands);
   if (!holds(file, text)) write_file_durably(file, text);  // on a full disk a run that is the same goes on
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 #include <filesystem>
 #include <string>
+#include <string_view>
 
 #include "weft/base/number_locks.h"
 #include "weft/comm/communicator.h"
@@ -9,6 +10,9 @@
 #include "weft/recipe/recipe.h"
 
 namespace weft {
+
+// How the recipe.toml of a run folder begins: weft wrote it.
+inline constexpr std::string_view kRunRecipeMark = "# weft wrote this: the whole recipe of the run in this folder.\n";
 
 // For a run that goes on from a checkpoint of another run, or from an older one of its own, in a folder of its own.
 // Throws ConfigError or FileError where `checkpoint` is none, is of a run whose recipe differs in more than a resumed
