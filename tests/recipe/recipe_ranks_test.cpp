@@ -60,6 +60,23 @@ TEST(RecipeRanks, WithUnequalSharesShareNothingWithinAMicroBatch) {
   EXPECT_SAYS(refused_with("train.rampup_batch_size=[4, 4, 64]"), "parallel.micro_batches");
 }
 
+TEST(RecipeRanks, AreRebalancedWhereTheirSharesMayChange) {
+  const auto refused_with = [](const std::string& setting) {
+    return refused(
+        {"train.global_batch_size=8", "train.micro_batch_size=1", "parallel.dp=2", "train.rebalance=true", setting});
+  };
+  EXPECT_EQ(refused_with("parallel.zero_stage=1"), "");
+  EXPECT_EQ(refused_with("parallel.micro_batches=[6, 2]"), "");
+  EXPECT_SAYS(refused_with("parallel.zero_stage=3"),
+              "train.rebalance = true cannot run: with parallel.zero_stage = 3 data parallel ranks gather weights");
+  EXPECT_SAYS(refused_with("train.rampup_batch_size=[4, 4, 64]"), "phases and a ramp of the batch");
+  EXPECT_SAYS(refused_with("run.backend=cuda"), "the host of a GPU");
+  EXPECT_EQ(refused_with("parallel.pipeline_schedule=gpipe"), "");
+  EXPECT_SAYS(refused({"train.global_batch_size=8", "train.micro_batch_size=1", "parallel.dp=2", "parallel.pp=2",
+                       "train.rebalance=true", "parallel.pipeline_schedule=gpipe"}),
+              "\"gpipe\" keeps all micro-batches");
+}
+
 TEST(RecipeRanks, ComeAndGoWhereSomethingTells) {
   EXPECT_SAYS(refused({"fleet.min_ranks=2"}), "without fleet.available or fleet.hosts");
   EXPECT_SAYS(refused({"fleet.available=n", "fleet.min_ranks=3", "fleet.max_ranks=2"}), "at most fleet.max_ranks = 2");

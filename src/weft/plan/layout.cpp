@@ -89,7 +89,8 @@ GradientOrder gradient_order_of(const Recipe& r) {
           .zero_stage = mesh.shards > 1 ? int(r.parallel.zero_stage) : 0,
           .shards = mesh.shards,
           .reduces_in_bf16 = r.train.grad_reduce_dtype == ReduceDtype::bf16,
-          .unequal = has_unequal_shares(r.parallel) ? r.parallel.micro_batches : std::vector<int64_t>()};
+          .unequal = has_unequal_shares(r.parallel) ? r.parallel.micro_batches : std::vector<int64_t>(),
+          .shares_vary = r.train.rebalance && r.parallel.dp > 1};
 }
 
 ContextPlan context_plan_of(const Recipe& r) {

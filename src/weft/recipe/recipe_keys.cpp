@@ -145,6 +145,10 @@ std::vector<RecipeKey> recipe_keys(Recipe& r) {
        "steps between comparisons of what several ranks hold alike, by hashes: where one differs the run ends with "
        "status 87 (docs/operations.md); each save begins with one, 0: only that",
        kMayChange},
+      {"train.rebalance", &t.rebalance, anything(),
+       "a data parallel rank that is slower than the others gets fewer of a step's micro-batches, and others more, "
+       "while the run goes on (docs/unequal_shares.md)",
+       kMayChange},
       {"train.on_spike", choice(t.on_spike), anything(),
        "a step whose loss or gradient norm stands out of those before it: is taken as any other; leaves its update out "
        "(OLMo-core's SkipStepOptimizer); or the run goes back to its newest regular checkpoint, and on from there "

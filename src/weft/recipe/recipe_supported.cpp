@@ -318,16 +318,21 @@ void refuse_spikes(const Recipe& r, Refusals& refusals) {
                            std::max<int64_t>(1, evals / every) * every));
 }
 
-// What data-parallel ranks do together in each micro-batch: ranks with fewer of them would not come.
+// What data-parallel ranks do together in each micro-batch: ranks with fewer of them would not come. And what a run
+// whose shares change cannot do.
 void refuse_unequal_shares(const Recipe& r, Refusals& refusals) {
   const auto& p = r.parallel;
-  if (!has_unequal_shares(p)) return;
-  const std::string key = fmt::format("parallel.micro_batches = {}", text_of_shares(p.micro_batches));
+  const bool unequal = has_unequal_shares(p), rebalances = r.train.rebalance;
+  const std::string shares = fmt::format("parallel.micro_batches = {}", text_of_shares(p.micro_batches));
+  const std::string key = unequal ? shares : "train.rebalance = true";
   const auto together = [&](bool is_so, const std::string& setting, const std::string& what, const std::string& works) {
+    const std::string without =
+        fmt::format("{}{}{}", unequal ? "parallel.micro_batches = []" : "", unequal && rebalances ? " and " : "",
+                    rebalances ? "train.rebalance = false" : "");
     refusals.add(
-        is_so, key,
+        (unequal || (rebalances && p.dp > 1)) && is_so, key,
         fmt::format("with {} {} in every micro-batch, of which all ranks then need equally many", setting, what),
-        fmt::format("{}, or parallel.micro_batches = []", works));
+        fmt::format("{}, or {}", works, without));
   };
   together(p.zero_stage > 1, fmt::format("parallel.zero_stage = {}", p.zero_stage),
            p.zero_stage == 2 ? "data parallel ranks sum gradients" : "data parallel ranks gather weights",
@@ -341,6 +346,15 @@ void refuse_unequal_shares(const Recipe& r, Refusals& refusals) {
   together(r.train.objective == ObjectiveKind::distill && r.objective.top_k > 0,
            fmt::format("objective.top_k = {}", r.objective.top_k),
            "a teacher that lies on all ranks sends its logits to those that learn them", "objective.top_k = 0");
+  refusals.add(rebalances && has_phases(r), "train.rebalance = true",
+               "phases and a ramp of the batch have shares of their own", "train.rebalance = false");
+  refusals.add(rebalances && r.run.backend == BackendKind::cuda, "train.rebalance = true",
+               "the host of a GPU does not see how long ranks wait for each other",
+               "train.rebalance = false, and parallel.micro_batches as `weft plan --cluster` finds it");
+  refusals.add(rebalances && p.pp > 1 && p.pipeline_schedule == ScheduleKind::gpipe, "train.rebalance = true",
+               "parallel.pipeline_schedule = \"gpipe\" keeps all micro-batches, so that a rank with more of them needs "
+               "memory that was not planned",
+               "parallel.pipeline_schedule = \"1f1b\"");
 }
 
 // What tasks and held-out losses are scored by must be the model itself, and comparable.

@@ -38,8 +38,11 @@ GradientOrder::Holder GradientOrder::holder_of(int64_t global) const {
   return holder;
 }
 
+int64_t GradientOrder::most_nodes() const { return std::max(1, 2 * (tree_root(num_leaves()).level - 1)); }
+
 int GradientOrder::num_buffers() const {
   if (!tree) return 1;
+  if (shares_vary) return int(most_nodes()) + 1;  // those of the leaves so far, and the next leaf
   if (reduces_each()) return tree_buffers(num_leaves(), {0, num_leaves()});
   int most = 1;
   for (int64_t r = 0; r < ranks; ++r) most = std::max(most, tree_buffers(num_leaves(), run_of(r)));

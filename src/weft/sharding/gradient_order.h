@@ -21,6 +21,7 @@ struct GradientOrder {
   // [rank of dp] micro-batches of each, where they have unequally many: num_micro_batches is one of them. Not where
   // ranks reduce each micro-batch. A replica group over cp too keeps the list, and nobody asks it for another's.
   std::vector<int64_t> unequal = {};
+  bool shares_vary = false;  // may that list change while the run goes on: sums have room for any
 
   bool reduces_each() const { return zero_stage >= 2; }
   int64_t global_micro_batches() const;
@@ -44,6 +45,8 @@ struct GradientOrder {
   int64_t num_leaves() const { return tree ? global_micro_batches() : 1; }
   int64_t leaf_of(int64_t micro_batch) const { return tree ? global_of(micro_batch) : 0; }
   bool ends_leaf(int64_t micro_batch) const { return tree || micro_batch == num_micro_batches - 1; }
+  // How many sums the leaves of a rank add up to at most, whatever its share is.
+  int64_t most_nodes() const;
   // How many sums a rank holds at most; the same number on all ranks, so that they need the same memory.
   int num_buffers() const;
 };

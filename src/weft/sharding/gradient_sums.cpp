@@ -44,7 +44,8 @@ void GradientSums::allocate(Arena& grads, Arena& transit) {
       transient_.add(transit, format_.gradient, elements);
     transient_written_.assign(transient_.size(), std::vector<char>(most));
   } else if (order().tree && order().ranks > 1) {
-    staging_ = grads.alloc(format_.gradient, {int64_t(all_nodes_.size()), share});
+    const int64_t nodes = order().shares_vary ? order().ranks * order().most_nodes() : int64_t(all_nodes_.size());
+    staging_ = grads.alloc(format_.gradient, {nodes, share});
   }
 }
 

@@ -8,7 +8,12 @@
 namespace weft {
 
 StragglerWatch::StragglerWatch(std::vector<int> alike, std::vector<double> work)
-    : alike_(std::move(alike)), work_(std::move(work)), slow_since_(alike_.size(), kNever) {
+    : alike_(std::move(alike)), slow_since_(alike_.size(), kNever) {
+  set_work(std::move(work));
+}
+
+void StragglerWatch::set_work(std::vector<double> work) {
+  work_ = std::move(work);
   if (work_.empty()) work_.assign(alike_.size(), 1);
   WEFT_CHECK(work_.size() == alike_.size(), "the work of {} ranks, and {} ranks", work_.size(), alike_.size());
 }

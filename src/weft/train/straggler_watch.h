@@ -21,6 +21,8 @@ class StragglerWatch {
   // `alike`: of each rank, a number that it shares with the ranks whose work is of the same kind. `work`: how much of
   // it each has, above 0: micro-batches of a step; empty: all have as much.
   explicit StragglerWatch(std::vector<int> alike, std::vector<double> work = {});
+  // The ranks have been given other work; what is known of them stays.
+  void set_work(std::vector<double> work);
   // The means of the window that ends with `step` (steps done), by rank. Returns those of which there is news.
   std::vector<Straggler> add(int64_t step, std::span<const double> compute_s, std::span<const double> wait_s);
 

@@ -18,14 +18,31 @@ namespace {
 
 RunEnd train_rank(const RanksSetup& setup, const ProcessMesh& mesh, RankSigns& signs) {
   RunData rows = setup.rows != nullptr ? *setup.rows : RunData();
-  if (setup.recipe.objective.precompute_ref_log_probs && !rows.train)
+  const bool rebalances = setup.recipe.train.rebalance && setup.recipe.parallel.dp > 1;
+  if ((setup.recipe.objective.precompute_ref_log_probs || rebalances) && !rows.train)
     rows = open_rank_data(setup.recipe, prepare_run(setup.recipe, mesh.world->rank()).model, *mesh.world,
                           setup.terminal_fd);
-  Trainer::Setup own = trainer_setup(setup, mesh, signs);
-  own.data = &rows;
-  own.references = prepare_references(setup.recipe, rows, own.machine, mesh, setup.terminal_fd);
-  Trainer trainer(plan_of_rank(setup.recipe, *setup.machine.workspace_model, *mesh.world), own);
-  return trainer.run();
+  const Trainer::Setup whole = trainer_setup(setup, mesh, signs);
+  const RunReferences references = prepare_references(setup.recipe, rows, whole.machine, mesh, setup.terminal_fd);
+  std::optional<CarriedRun> carried;
+  Recipe recipe = setup.recipe;
+  for (;;) {  // a Trainer for as long as the shares of micro-batches stay
+    const Trainer::Setup own{.recipe = recipe,
+                             .machine = whole.machine,
+                             .mesh = mesh,
+                             .stop = setup.stop,
+                             .terminal_fd = setup.terminal_fd,
+                             .heartbeat = setup.heartbeat,
+                             .signs = &signs,
+                             .data = &rows,
+                             .references = references,
+                             .phases = {.carried = carried ? &*carried : nullptr}};
+    Trainer trainer(plan_of_rank(recipe, *setup.machine.workspace_model, *mesh.world), own);
+    const RunEnd end = trainer.run();
+    if (end != RunEnd::rebalanced) return end;
+    carried.emplace(trainer.take_carried());
+    recipe = carried->recipe;
+  }
 }
 
 }  // namespace

@@ -17,6 +17,7 @@
 #include "weft/models/fingerprint.h"
 #include "weft/models/hf_names.h"
 #include "weft/records/clock.h"
+#include "weft/schedule/shares.h"
 #include "weft/train/checkpoint_folders.h"
 #include "weft/train/evaluate.h"
 #include "weft/train/first_weights.h"
@@ -53,6 +54,18 @@ std::vector<double> micro_batches_of_ranks(const StepSpec& step) {
   return work;
 }
 
+// [rank of dp] micro-batches of a step.
+std::vector<int64_t> shares_of(const StepSpec& step) {
+  if (!step.order.unequal.empty()) return step.order.unequal;
+  return std::vector<int64_t>(size_t(step.mesh.dp), step.order.num_micro_batches);
+}
+
+// None where they stay: they are judged by times that hosts see.
+std::optional<ShareBalance> balance_of(const Recipe& recipe, const StepSpec& step, const Machine& machine) {
+  if (!recipe.train.rebalance || step.mesh.dp == 1 || machine.late) return {};
+  return ShareBalance(shares_of(step));
+}
+
 // None: they lie otherwise.
 std::optional<KeptArenas> arenas_for(const Recipe& recipe, CarriedRun* carried) {
   if (carried == nullptr) return {};
@@ -72,6 +85,8 @@ Trainer::Trainer(RunPlan plan, const Setup& setup)
       stop_(setup.stop),
       signs_(setup.signs),
       stragglers_(stages_of(setup.mesh.sizes), micro_batches_of_ranks(plan.step)),
+      balance_(balance_of(recipe_, plan.step, machine_)),
+      most_bytes_(plan.memory.total_bytes()),
       rank_(std::move(plan), machine_, machine_.late ? setup.mesh : timed(setup.mesh, waits_, {.now_s = now_s}),
             arenas_for(recipe_, setup.phases.carried)),
       data_(setup.data != nullptr && setup.data->train
@@ -161,6 +176,11 @@ void Trainer::take(CarriedRun& carried) {
   reference_weights_ = std::move(carried.reference);
   matmul_rate_ = std::move(carried.matmul_rate);
   records_ = std::move(carried.records);
+  if (!span_) {
+    stragglers_ = std::move(carried.stragglers);
+    stragglers_.set_work(micro_batches_of_ranks(rank_.plan.step));
+    most_bytes_ = carried.most_bytes;
+  }
   if (changes_heads(carried.recipe, recipe_)) {
     const auto behind = std::filesystem::path(recipe_.run.dir) / "checkpoints" / fmt::format("step-{}", step_);
     for (const std::string& note : begin_other_heads(recipe_, {behind, carried.model}, rank_, machine_.threads))
@@ -172,11 +192,16 @@ void Trainer::take(CarriedRun& carried) {
   }
   if (!leads()) return;
   for (const std::string& note : notes_) records_->note(note);
+  if (!span_)
+    return records_->note(fmt::format("step {}: goes on with parallel.micro_batches = {}", step_,
+                                      text_of_shares(shares_of(rank_.plan.step))));
   records_->note(fmt::format("step {}: {}", step_, to_string(*span_)));
   if (span_->first_sample == 0) records_->note(epochs_note(*data_.train, samples_of_mix(whole_, span_->mix)));
 }
 
 CarriedRun Trainer::take_carried() {
+  Recipe recipe = recipe_;
+  if (!shares_.empty()) recipe.parallel.micro_batches = shares_;
   return {.arenas = rank_.take_kept(),
           .step = step_,
           .saved_step = saved_step_,
@@ -191,8 +216,10 @@ CarriedRun Trainer::take_carried() {
           .reference = std::move(reference_weights_),
           .matmul_rate = std::move(matmul_rate_),
           .records = std::move(records_),
-          .recipe = recipe_,
-          .model = rank_.plan.model};
+          .recipe = std::move(recipe),
+          .model = rank_.plan.model,
+          .stragglers = stragglers_,
+          .most_bytes = most_bytes_};
 }
 
 // Epochs become steps. Every rank finds the same.
@@ -270,8 +297,13 @@ RunEnd Trainer::run() {
     if (saving_ && recipe_.checkpoint.keep_best > 0)  // how good it is counts
       add_time(save_s_, [&] { go_on_saving(SaveWait::yes); });
     if (due(recipe_.checkpoint.save_interval) || is_among_best()) add_time(save_s_, [&] { save(false); });
+    if (!shares_.empty()) break;
   }
   go_on_saving(SaveWait::yes);
+  if (!shares_.empty() && step_ < end_step() && !stopped()) {
+    enter(RunSection::setup);
+    return RunEnd::rebalanced;
+  }
   if (step_ == end_step() && step_ < recipe_.train.train_iters && !stopped()) {
     require_results();
     if (keeps_end_) save(true);

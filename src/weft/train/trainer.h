@@ -19,6 +19,7 @@
 #include "weft/train/run_phases.h"
 #include "weft/train/run_tasks.h"
 #include "weft/train/run_writer.h"
+#include "weft/train/share_balance.h"
 #include "weft/train/straggler_watch.h"
 #include "weft/train/training_step.h"
 
@@ -50,11 +51,11 @@ class UnmetError : public Error {
 
 struct NonFinite;
 
-// How Trainer::run ended: train_iters steps are done; it was stopped before; or the steps of its span are done, and
-// another one follows.
-enum class RunEnd : uint8_t { finished, stopped, span_done };
+// How Trainer::run ended: train_iters steps are done; it was stopped before; the steps of its span are done, and
+// another one follows; or it goes on with other shares of micro-batches (train.rebalance).
+enum class RunEnd : uint8_t { finished, stopped, span_done, rebalanced };
 
-// What a run takes along from one span of its steps to the next.
+// What a run takes along from one span of its steps to the next, or to its next shares.
 struct CarriedRun {
   std::optional<KeptArenas> arenas;  // none: taken
   int64_t step, saved_step, evaluated_step;
@@ -66,8 +67,10 @@ struct CarriedRun {
   std::string base, teacher, reference;
   MatmulRate matmul_rate;
   std::unique_ptr<RunRecords> records;
-  Recipe recipe;    // of that span
-  ModelSpec model;  // likewise
+  Recipe recipe;    // of that span; or as it goes on, with the next shares
+  ModelSpec model;  // of that span
+  StragglerWatch stragglers;
+  int64_t most_bytes;  // that this rank was planned to take when the run began
 };
 
 class Trainer {
@@ -85,7 +88,7 @@ class Trainer {
     RankSigns* signs = nullptr;     // for a HangWatch; none: nobody watches
     const RunData* data = nullptr;  // the data that is open already, which it shares; null: it opens its own
     RunReferences references = {};  // of that data
-    // Of a run with phases (train_phases.h); all null: of one without.
+    // Of a run with phases (train_phases.h); all null: of one without, but for `carried` where its shares have changed.
     struct {
       const RunSpan* span = nullptr;           // the steps that it trains, with their values; `recipe` is that of all
       bool keeps_end = false;                  // is a checkpoint needed of the weights behind them
@@ -98,7 +101,7 @@ class Trainer {
   // Throws NumericsError, CorruptionError, SpikesError, FileError, UnmetError; a NotSavedError where all went well but
   // the last save.
   RunEnd run();
-  // After span_done: for the Trainer of the next span, which is made when this one is gone.
+  // After span_done and rebalanced: for the Trainer that follows, which is made when this one is gone.
   CarriedRun take_carried();
 
  private:
@@ -134,6 +137,8 @@ class Trainer {
   std::optional<StepRecord> step_once();  // none: the run has gone back
   StepRecord record_of(const TrainingStep::Result& result, int64_t batch, double took);
   void watch_stragglers(double step_s);
+  void wait_rebalance(std::span<const double> compute_s);
+  bool has_room_for(const Recipe& recipe) const;
   void note_oddities(const TrainingStep::Result& result);
   TrainingStep::Result run_again(const TrainingStep::Result& first, TrainingStep::Watch watch);
   [[noreturn]] void report_nonfinite(const std::string& what, const NonFinite& found);
@@ -175,8 +180,11 @@ class Trainer {
   RankSigns* const signs_;
   CommTimes waits_;  // of the step; stays empty where devices wait, not the host
   StragglerWatch stragglers_;
-  double compute_s_ = 0, wait_s_ = 0;  // of this rank, since the window of stragglers_ began
-  int64_t window_steps_ = 0;           // in it
+  double compute_s_ = 0, wait_s_ = 0;    // of this rank, since the window of stragglers_ began
+  int64_t window_steps_ = 0;             // in it
+  std::optional<ShareBalance> balance_;  // where shares may change
+  std::vector<int64_t> shares_ = {};     // with which the run goes on; none: as it is
+  int64_t most_bytes_;                   // that this rank was planned to take when the run began
   RankRun rank_;
   RunData data_;
   const RunTasks tasks_;

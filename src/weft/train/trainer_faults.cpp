@@ -1,4 +1,5 @@
 // What a run does about numbers that are not finite, and about ranks that do not hold alike what they should.
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <thread>
@@ -6,6 +7,7 @@
 #include "weft/base/json.h"
 #include "weft/comm/agree.h"
 #include "weft/ops/checked.h"
+#include "weft/schedule/shares.h"
 #include "weft/train/nonfinite.h"
 #include "weft/train/replica_check.h"
 #include "weft/train/trainer.h"
@@ -90,8 +92,9 @@ void Trainer::watch_stragglers(double step_s) {
   means[world + me] = std::exchange(wait_s_, 0) / double(window_steps_);
   window_steps_ = 0;
   rank_.mesh.world->all_reduce({means.data(), DType::f64, {int64_t(means.size())}}).wait();
+  const std::span<const double> all(means);
+  if (balance_) wait_rebalance(all.first(world));
   if (!leads()) return;
-  const std::span all(means);
   for (const StragglerWatch::Straggler& s : stragglers_.add(step_, all.first(world), all.last(world))) {
     records_->event(s.is_over ? "straggler_over" : "straggler", {{"rank", s.rank},
                                                                  {"step", step_},
@@ -107,6 +110,48 @@ void Trainer::watch_stragglers(double step_s) {
                               : fmt::format("is slow since step {}", s.since_step),
                     s.compute_s, s.median_s, s.wait_s));
   }
+}
+
+// Whether this rank would take no more memory than it was planned to when the run began.
+bool Trainer::has_room_for(const Recipe& recipe) const {
+  try {
+    const int rank = rank_.mesh.world->rank();
+    return plan_run(recipe, *machine_.workspace_model, rank).memory.total_bytes() <= most_bytes_;
+  } catch (const ConfigError&) { return false; }  // of a budget that these shares cannot keep
+}
+
+// All ranks have the same times, and so come to the same shares.
+void Trainer::wait_rebalance(std::span<const double> compute_s) {
+  const MeshSizes& mesh = rank_.mesh.sizes;
+  std::vector<double> of_dp(size_t(mesh.dp), 0);
+  for (int r = 0; r < mesh.world(); ++r) {
+    double& slowest = of_dp[size_t(place_of(mesh, r).dp)];
+    slowest = std::max(slowest, compute_s[size_t(r)]);
+  }
+  const std::optional<ShareBalance::Change> change = balance_->add(of_dp);
+  if (!change) return;
+  Recipe next = recipe_;
+  next.parallel.micro_batches = change->shares;
+  const bool too_much = any_rank(!has_room_for(next));
+  const std::string to = text_of_shares(change->shares);
+  if (leads()) {
+    const std::string slow = fmt::format(
+        "step {}: the slowest data parallel rank, {}, computes {:.3g} s a step, and would {:.3g} s with "
+        "parallel.micro_batches = {}",
+        step_, change->slowest, change->slowest_s, change->then_s, to);
+    records_->note(too_much ? slow + ", for which a rank has no room in the memory that was planned: shares stay"
+                            : slow);
+    records_->event("rebalance", {{"step", step_},
+                                  {"rank", change->slowest},
+                                  {"compute_s", change->slowest_s},
+                                  {"expected_s", change->then_s},
+                                  {"micro_batches", change->shares},
+                                  {"done", !too_much}});
+  }
+  if (too_much)
+    balance_.reset();
+  else
+    shares_ = change->shares;
 }
 
 // Every rank is to end with the same error, and the first speaks for all: it has left this barrier when it hears that
