@@ -205,6 +205,51 @@ TEST(Unequal, ACutLeavesWhatLibrariesNeed) {
   EXPECT_FALSE(full.better_cut(full.forecast({4, 4})));
 }
 
+TEST(Unequal, RanksOnQuickDevicesGetLargerShares) {
+  Planned p{
+      .recipe = unequal_recipe(2, 1), .config = wide_model(2), .cluster = {{nodes_of(1, 1), nodes_of(1, 1, 0.3)}}};
+  const UnequalForecast now = p.planner.forecast();
+  const auto better = p.planner.better_shares(now);
+  ASSERT_TRUE(better);
+  const std::vector<int64_t>& shares = better->forecast.shares;
+  ASSERT_EQ(shares.size(), 2u);
+  EXPECT_EQ(shares[0] + shares[1], 16);
+  EXPECT_GT(shares[0], 2 * shares[1]);
+  EXPECT_LT(better->forecast.step.step_s, 0.8 * now.step.step_s);
+  EXPECT_NEAR(better->now_s, now.step.step_s, 1e-9 * now.step.step_s);
+  EXPECT_EQ(better->forecast.step.step_s,
+            *std::max_element(better->forecast.rank_s.begin(), better->forecast.rank_s.end()));
+  EXPECT_SAYS(better_shares_text(better),
+              fmt::format("better shares of the batch: parallel.micro_batches = [{}, {}]: ", shares[0], shares[1]));
+  double best = now.step.step_s;
+  for (int64_t first = 9; first < 16; ++first) {  // beside all that there can be
+    Recipe other = p.recipe;
+    other.parallel.micro_batches = {first, 16 - first};
+    UnequalPlanner with(other, p.config, p.cluster, Profiles::built_in());
+    const UnequalForecast f = with.forecast();
+    best = std::min(best, f.step.step_s);
+    if (other.parallel.micro_batches != shares) continue;
+    EXPECT_EQ(f.step.step_s, better->forecast.step.step_s);  // a recipe with them is forecast so
+    EXPECT_EQ(f.shares, shares);
+    EXPECT_FALSE(with.better_shares(f));
+  }
+  EXPECT_LE(better->forecast.step.step_s, 1.0001 * best);
+}
+
+TEST(Unequal, SharesStayWhereTheyChangeNothingOrCannotBe) {
+  Planned alike{.recipe = unequal_recipe(2, 1), .config = wide_model(2), .cluster = {{nodes_of(1, 1), nodes_of(1, 1)}}};
+  EXPECT_FALSE(alike.planner.better_shares(alike.planner.forecast()));
+  // Each rank of dp has a stage on either kind.
+  Planned stages{
+      .recipe = unequal_recipe(2, 2), .config = wide_model(2), .cluster = {{nodes_of(1, 2), nodes_of(1, 2, 0.5)}}};
+  EXPECT_FALSE(stages.planner.better_shares(stages.planner.forecast()));
+  Planned sharded{
+      .recipe = unequal_recipe(2, 1), .config = wide_model(2), .cluster = {{nodes_of(1, 1), nodes_of(1, 1, 0.5)}}};
+  sharded.recipe.parallel.zero_stage = 3;
+  EXPECT_FALSE(sharded.planner.better_shares(sharded.planner.forecast()));
+  EXPECT_EQ(better_shares_text({}), "");
+}
+
 TEST(Unequal, DataRanksOfBothKindsWaitForTheSlower) {
   Planned p{
       .recipe = unequal_recipe(4, 1), .config = wide_model(2), .cluster = {{nodes_of(1, 2), nodes_of(1, 2, 0.5)}}};

@@ -227,7 +227,7 @@ void add_forecast(const Recipe& recipe, const ClusterSpec& cluster, const PlanOp
                               fmt::format("seconds, as forecast on {}", forecast.cluster.device.name)));
 }
 
-// The same as add_forecast where devices are of several kinds, with a better cut of the blocks.
+// The same as add_forecast where devices are of several kinds, with a better cut of the blocks and better shares.
 void add_forecast(const Recipe& recipe, const UnequalCluster& cluster, const PlanOptions& options,
                   nlohmann::json* json) {
   check_supported(recipe);
@@ -235,11 +235,15 @@ void add_forecast(const Recipe& recipe, const UnequalCluster& cluster, const Pla
   UnequalPlanner planner(recipe, config, cluster, Profiles::built_in());
   const UnequalForecast forecast = planner.forecast();
   const std::optional<UnequalForecast> better = planner.better_cut(forecast);
+  const std::optional<BetterShares> shares = planner.better_shares(forecast);
   const int64_t steps = recipe.train.epochs > 0 ? 0 : recipe.train.train_iters;
   if (json)
     (*json)["forecast"] = to_json(forecast, better, steps);
   else
-    std::cout << to_string(forecast, better, steps);
+    std::cout << to_string(forecast, better, steps) << better_shares_text(shares);
+  if (json && shares)
+    (*json)["forecast"]["better_shares"] = {{"micro_batches", shares->forecast.shares},
+                                            {"step_s", shares->forecast.step.step_s}};
   if (options.schedule_svg.empty()) return;
   const Timeline timeline = timeline_of(forecast.work, forecast.profile, kMostDrawn);
   write_file_durably(options.schedule_svg,

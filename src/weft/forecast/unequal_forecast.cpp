@@ -101,9 +101,9 @@ UnequalPlanner::UnequalPlanner(const Recipe& recipe, const HfConfig& config, con
 }
 
 UnequalPlanner::Cost UnequalPlanner::measure(const RunPlan& plan, const StepSpec& step, const RunWork& run,
-                                             int stage) const {
+                                             std::vector<size_t> kinds) const {
   const ProgramProfile& profile = profiles_.of("weft", plan.model.has_experts());
-  Cost cost{.work = {}, .stage = {.kinds = kinds_of_stage(cluster_, run.mesh, stage)}};
+  Cost cost{.work = {}, .stage = {.kinds = std::move(kinds)}};
   UnequalStage& s = cost.stage;
   s.ranks = run.mesh.world() / run.mesh.pp;
   for (const size_t k : s.kinds) {
@@ -133,25 +133,32 @@ const UnequalPlanner::Cost& UnequalPlanner::cost_of(const Recipe& recipe, const 
   const StepSpec step = step_of(recipe, plan, rank_at(run.mesh, {.dp = 0, .pp = stage, .cp = 0, .tp = 0}));
   const std::string key = fmt::format("{} {}", stage, stage_kind(plan, step));
   const auto known = costs_.find(key);
-  return known != costs_.end() ? known->second : costs_.emplace(key, measure(plan, step, run, stage)).first->second;
+  if (known != costs_.end()) return known->second;
+  return costs_.emplace(key, measure(plan, step, run, kinds_of_stage(cluster_, run.mesh, stage))).first->second;
+}
+
+// All but what its stages take.
+UnequalForecast UnequalPlanner::beginning_of(const Recipe& recipe, const RunPlan& plan) {
+  if (!arithmetic_) arithmetic_ = measure_arithmetic(plan.model, plan.step, *plan.optimizer, WorkspaceModel());
+  return {.cluster = cluster_,
+          .used = used_,
+          .work = {.mesh = plan.step.mesh,
+                   .pipeline = plan.step.pipeline,
+                   .num_micro_batches = plan.step.order.num_micro_batches,
+                   .tokens = double(recipe.train.global_batch_size * sequences_of_sample(recipe)) *
+                             double(recipe.train.seq_length),
+                   .arithmetic = *arithmetic_},
+          .profile = profiles_.of("weft", plan.model.has_experts()),
+          .blocks = recipe.parallel.pipeline_layout};
 }
 
 UnequalForecast UnequalPlanner::forecast(const BlockLayout& blocks) {
   Recipe recipe = recipe_;
   if (!blocks.empty()) recipe.parallel.pipeline_layout = blocks;
+  if (has_unequal_shares(recipe.parallel)) return forecast_shares(std::move(recipe));
   const RunPlan plan = forecast_plan(recipe, config_);
   recipe.parallel.pipeline_layout = block_layout_of(recipe, plan.model);
-  if (!arithmetic_) arithmetic_ = measure_arithmetic(plan.model, plan.step, *plan.optimizer, WorkspaceModel());
-  UnequalForecast f{.cluster = cluster_,
-                    .used = used_,
-                    .work = {.mesh = plan.step.mesh,
-                             .pipeline = plan.step.pipeline,
-                             .num_micro_batches = plan.step.order.num_micro_batches,
-                             .tokens = double(recipe.train.global_batch_size * sequences_of_sample(recipe)) *
-                                       double(recipe.train.seq_length),
-                             .arithmetic = *arithmetic_},
-                    .profile = profiles_.of("weft", plan.model.has_experts()),
-                    .blocks = recipe.parallel.pipeline_layout};
+  UnequalForecast f = beginning_of(recipe, plan);
   std::vector<const Cost*> costs;  // a stage is priced without the others
   for (int stage = 0; stage < f.work.mesh.pp; ++stage) costs.push_back(&cost_of(recipe, plan, f.work, stage));
   for (size_t stage = 0; stage < costs.size(); ++stage) {
@@ -159,12 +166,16 @@ UnequalForecast UnequalPlanner::forecast(const BlockLayout& blocks) {
     f.work.kind_of.push_back(int(stage));
     f.stages.push_back(costs[stage]->stage);
   }
+  f.step = price_step(f.work, f.profile);
+  end_forecast(f, recipe);
+  return f;
+}
+
+void UnequalPlanner::end_forecast(UnequalForecast& f, const Recipe& recipe) const {
   for (int v = 0; v < f.work.pipeline.num_virtual_stages(); ++v)
     f.stages[size_t(place_of(f.work.pipeline, v).stage)].blocks += f.blocks[size_t(v)];
-  f.step = price_step(f.work, f.profile);
   const bool f32 = recipe.train.precision == PrecisionChoice::f32;
   f.peak_flops = sum_over(f, [&](const ClusterSpec& kind) { return peak_of(kind, f32); });
-  return f;
 }
 
 }  // namespace weft

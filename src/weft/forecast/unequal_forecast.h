@@ -1,5 +1,6 @@
 // A step on devices of several kinds: each stage at the pace of the slowest of the devices that its ranks are on, and
-// the cut of the model's blocks over the stages that makes the step shortest.
+// the cut of the model's blocks over the stages, and the shares of the data-parallel ranks, that make the step
+// shortest.
 #pragma once
 #include <map>
 #include <nlohmann/json_fwd.hpp>
@@ -31,6 +32,10 @@ struct UnequalForecast {
   StepForecast step = {};
   BlockLayout blocks = {};  // of each virtual stage
   std::vector<UnequalStage> stages = {};
+  // [rank of dp] micro-batches of a step, and its seconds; none where the ranks of a stage are forecast together. Then
+  // `work` and `step` are those of the slowest, and a stage's times too.
+  std::vector<int64_t> shares = {};
+  std::vector<double> rank_s = {};
   double peak_flops = 0;  // of all devices that are used, in the precision that the run computes in
 
   int num_devices() const { return work.mesh.world(); }
@@ -40,6 +45,12 @@ struct UnequalForecast {
   // Of all devices that are used; 0 where it is not known of one of them.
   double joules_per_step() const;  // an upper bound, at the power that they may draw
   double price_per_step() const;
+};
+
+// The shares that were found, and the step with those of the recipe, both as shares are forecast.
+struct BetterShares {
+  UnequalForecast forecast;
+  double now_s = 0;
 };
 
 class UnequalPlanner {
@@ -56,13 +67,23 @@ class UnequalPlanner {
   // fits, by a thousandth. Every virtual stage has a block. Always the same answer.
   std::optional<UnequalForecast> better_cut(const UnequalForecast& now);
 
+  // The quickest shares of micro-batches that were found (parallel.micro_batches), with the blocks of `now` and room on
+  // every stage: none where none is quicker than the recipe's by a thousandth, or the layout cannot have unequal ones.
+  // Each rank of dp is forecast by itself, each of its stages on the slowest device that its own ranks are on. Always
+  // the same answer.
+  std::optional<BetterShares> better_shares(const UnequalForecast& now);
+
  private:
   struct Cost {
     StageWork work;  // of the slowest devices
     UnequalStage stage;
   };
   const Cost& cost_of(const Recipe& recipe, const RunPlan& plan, const RunWork& run, int stage);
-  Cost measure(const RunPlan& plan, const StepSpec& step, const RunWork& run, int stage) const;
+  const Cost& cost_of_share(const Recipe& recipe, const RunPlan& plan, const RunWork& run, int stage, int dp);
+  Cost measure(const RunPlan& plan, const StepSpec& step, const RunWork& run, std::vector<size_t> kinds) const;
+  UnequalForecast beginning_of(const Recipe& recipe, const RunPlan& plan);
+  void end_forecast(UnequalForecast& forecast, const Recipe& recipe) const;
+  UnequalForecast forecast_shares(Recipe recipe);
 
   const Recipe& recipe_;
   const HfConfig& config_;
@@ -71,9 +92,11 @@ class UnequalPlanner {
   std::vector<ClusterSpec> kinds_ = {};  // with the slowest links that the run uses among nodes
   std::vector<int64_t> used_ = {};
   std::optional<Arithmetic> arithmetic_ = {};
-  std::map<std::string, Cost> costs_ = {};  // by stage and what it has of the model
+  std::map<std::string, Cost> costs_ = {};  // by stage and what it has of the model; with shares, also by whose
 };
 
+// What better_shares found, as a line; empty where it found nothing.
+std::string better_shares_text(const std::optional<BetterShares>& better);
 // `better`: as better_cut found it. `steps`: of the run; 0: not known.
 std::string to_string(const UnequalForecast& forecast, const std::optional<UnequalForecast>& better, int64_t steps);
 nlohmann::json to_json(const UnequalForecast& forecast, const std::optional<UnequalForecast>& better, int64_t steps);

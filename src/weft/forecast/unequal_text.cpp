@@ -100,7 +100,9 @@ nlohmann::json to_json(const UnequalForecast& f, const std::optional<UnequalFore
                       {"price_per_step", f.price_per_step()},
                       {"pipeline_layout", f.blocks},
                       {"stages", nlohmann::json::array()},
-                      {"better_cut", nullptr}};
+                      {"better_cut", nullptr},
+                      {"better_shares", nullptr}};
+  if (!f.shares.empty()) json["micro_batches"] = f.shares;
   for (size_t k = 0; k < f.used.size(); ++k)
     json["devices"].push_back({{"device", device_of(f, k)}, {"num_devices", f.used[k]}});
   if (steps > 0) json["run_s"] = f.step.step_s * double(steps);

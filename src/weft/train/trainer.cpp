@@ -17,6 +17,7 @@
 #include "weft/models/fingerprint.h"
 #include "weft/models/hf_names.h"
 #include "weft/records/clock.h"
+#include "weft/schedule/shares.h"
 #include "weft/train/checkpoint_folders.h"
 #include "weft/train/evaluate.h"
 #include "weft/train/first_weights.h"
@@ -54,11 +55,16 @@ std::vector<double> micro_batches_of_ranks(const StepSpec& step) {
   return work;
 }
 
+// [rank of dp] micro-batches of a step.
+std::vector<int64_t> shares_of(const StepSpec& step) {
+  if (!step.order.unequal.empty()) return step.order.unequal;
+  return std::vector<int64_t>(size_t(step.mesh.dp), step.order.num_micro_batches);
+}
+
 // None where they stay: they are judged by times that hosts see.
 std::optional<ShareBalance> balance_of(const Recipe& recipe, const StepSpec& step, const Machine& machine) {
   if (!recipe.train.rebalance || step.mesh.dp == 1 || machine.late) return {};
-  if (!step.order.unequal.empty()) return ShareBalance(step.order.unequal);
-  return ShareBalance(std::vector<int64_t>(size_t(step.mesh.dp), step.order.num_micro_batches));
+  return ShareBalance(shares_of(step));
 }
 
 // None: they lie otherwise.
@@ -192,7 +198,9 @@ void Trainer::take(CarriedRun& carried) {
   }
   if (!leads()) return;
   for (const std::string& note : notes_) records_->note(note);
-  if (!span_) return;
+  if (!span_)
+    return records_->note(fmt::format("step {}: goes on with parallel.micro_batches = {}", step_,
+                                      text_of_shares(shares_of(rank_.plan.step))));
   records_->note(fmt::format("step {}: {}", step_, to_string(*span_)));
   if (span_->first_sample == 0) records_->note(epochs_note(*data_.train, samples_of_mix(whole_, span_->mix)));
 }

@@ -140,7 +140,7 @@ void Trainer::wait_rebalance(std::span<const double> compute_s) {
         "parallel.micro_batches = {}",
         step_, change->slowest, change->slowest_s, change->then_s, to);
     records_->note(too_much ? slow + ", for which a rank has no room in the memory that was planned: shares stay"
-                            : slow + ": the run goes on so");
+                            : slow);
     records_->event("rebalance", {{"step", step_},
                                   {"rank", change->slowest},
                                   {"compute_s", change->slowest_s},

@@ -1,0 +1,76 @@
+// Runs whose shares of micro-batches change while they go on.
+#include <gtest/gtest.h>
+
+#include <fmt/format.h>
+
+#include "apps/small_run.h"
+
+namespace weft {
+namespace {
+
+using testing::Finished;
+using Words = std::vector<std::string>;
+
+class Rebalanced : public testing::SmallRun {
+ protected:
+  // Of 32 steps, so that three windows of ten come before the last.
+  Finished train(const std::string& name, const std::string& faults, const Words& more) {
+    fail_by(faults);
+    Words words{"train",
+                (dir_ / "r.toml").string(),
+                "run.dir=" + (dir_ / name).string(),
+                "train.global_batch_size=8",
+                "train.train_iters=32",
+                "train.numerics=invariant",
+                "checkpoint.save_interval=0"};
+    words.insert(words.end(), more.begin(), more.end());
+    return testing::weft(words);
+  }
+};
+using RebalancedSlow = Rebalanced;
+
+// In place, at a step's boundary: the same batches, and so the bits of one rank.
+TEST_F(Rebalanced, ARankThatIsSlowedDownGetsFewerMicroBatchesAndNoBitChanges) {
+  ASSERT_EQ(train("one", "", {}).status, 0);
+  const Finished f = train("two", "drag@run:1:0", {"parallel.dp=2", "train.rebalance=true"});
+  ASSERT_EQ(f.status, 0) << f.err;
+  const auto events = events_of("two", "rebalance");
+  ASSERT_EQ(events.size(), 1u);
+  EXPECT_EQ(events[0]["step"], 30);
+  EXPECT_EQ(events[0]["rank"], 1);
+  EXPECT_TRUE(events[0]["done"].get<bool>());
+  EXPECT_LT(events[0]["expected_s"].get<double>(), events[0]["compute_s"].get<double>());
+  const auto shares = events[0]["micro_batches"].get<std::vector<int64_t>>();
+  ASSERT_EQ(shares.size(), 2u);
+  EXPECT_EQ(shares[0] + shares[1], 8);
+  EXPECT_LT(shares[1], 4);
+  EXPECT_SAYS(f.err, "step 30: the slowest data parallel rank, 1, computes ");
+  EXPECT_SAYS(f.err, fmt::format("step 30: goes on with parallel.micro_batches = [{}, {}]", shares[0], shares[1]));
+  EXPECT_EQ(records_of("two"), 32u);
+  EXPECT_TRUE(weights_of("two", 32) == weights_of("one", 32));
+  for (const char* file : {"weft/optimizer.safetensors", "weft/state.json"})
+    EXPECT_TRUE(file_of("two", 32, file) == file_of("one", 32, file)) << file;
+}
+
+// The quick pipeline keeps one micro-batch, and had to keep two.
+TEST_F(RebalancedSlow, SharesForWhichNoMemoryWasPlannedAreNotTaken) {
+  const Finished f = train("r", "drag@run:1:0",
+                           {"parallel.dp=2", "parallel.pp=2", "parallel.micro_batches=[1, 7]", "train.rebalance=true"});
+  ASSERT_EQ(f.status, 0) << f.err;
+  const auto events = events_of("r", "rebalance");
+  ASSERT_EQ(events.size(), 1u);
+  EXPECT_FALSE(events[0]["done"].get<bool>());
+  EXPECT_SAYS(f.err, "for which a rank has no room in the memory that was planned: shares stay");
+}
+
+// A step behind the change, and one that ends the run there.
+TEST_F(RebalancedSlow, ARunGoesOnWithWhateverSharesItEndedWith) {
+  ASSERT_EQ(train("one", "", {"train.train_iters=36"}).status, 0);
+  ASSERT_EQ(train("two", "drag@run:1:0", {"parallel.dp=2", "train.rebalance=true"}).status, 0);
+  ASSERT_EQ(events_of("two", "rebalance").size(), 1u);
+  ASSERT_EQ(train("two", "", {"train.train_iters=36", "parallel.dp=2", "parallel.micro_batches=[3, 5]"}).status, 0);
+  EXPECT_EQ(records_of("two"), 36u);
+}
+
+}  // namespace
+}  // namespace weft
