@@ -66,8 +66,9 @@ struct CarriedRun {
   std::string base, teacher, reference;
   MatmulRate matmul_rate;
   std::unique_ptr<RunRecords> records;
-  Recipe recipe;    // of that span
-  ModelSpec model;  // likewise
+  Recipe recipe;                     // of that span
+  ModelSpec model;                   // likewise
+  std::vector<double> steps_s = {};  // likewise: what each of its steps took here
 };
 
 class Trainer {
@@ -198,6 +199,7 @@ class Trainer {
   std::string base_, teacher_, reference_weights_;  // fingerprints of weights that it reads and never writes
   std::unique_ptr<CheckpointSave> saving_;          // under way
   MatmulRate matmul_rate_;
+  std::vector<double> steps_s_;          // of this span
   std::vector<std::string> notes_;       // of the start: where it goes on, what was passed over
   std::unique_ptr<RunRecords> records_;  // of the rank that leads
 };
