@@ -6,6 +6,7 @@
 
 #include "weft/base/error.h"
 #include "weft/base/is_there.h"
+#include "weft/train/autotune.h"
 #include "weft/train/checkpoint_state.h"
 
 namespace weft {
@@ -18,6 +19,7 @@ RecordedRun read_recorded_run(const std::string& name) {
         fmt::format("{}: no run folder: there is no recipe.toml in it; name a run.dir of `weft train`", name));
   RecordedRun recorded{
       .folder = name, .recipe = parse_recipe_file((run / "recipe.toml").string(), {}), .config = {}, .metrics = {}};
+  recorded.recipe = as_tuned(recorded.recipe, run);
   if (is_there(run / "metrics.jsonl")) recorded.metrics = read_metrics(run / "metrics.jsonl");
   std::stringstream events;  // of a run without a supervisor there may be none
   if (std::ifstream file(run / "events.jsonl"); file) events << file.rdbuf();

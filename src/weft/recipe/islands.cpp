@@ -156,6 +156,7 @@ void check_islands_supported(const Islands& i, const Recipe& r) {
          "checkpoint.async_save = false");
   refuse(r.checkpoint.local_interval > 0, fmt::format("checkpoint.local_interval = {}", r.checkpoint.local_interval),
          "a local copy has no room for the outer weights", "checkpoint.local_interval = 0");
+  refuse(r.train.autotune, "train.autotune", "each island would wait for the others' trials", "train.autotune = false");
   refuse(r.train.rebalance, "train.rebalance", "a run that goes on with other shares would leave the others' order",
          "train.rebalance = false");
   refuse(r.moe.bias_update_rate > 0, fmt::format("moe.bias_update_rate = {}", r.moe.bias_update_rate),

@@ -43,6 +43,7 @@ struct Recipe {
     PrecisionChoice precision = PrecisionChoice::f32;
     ReduceDtype grad_reduce_dtype = ReduceDtype::f32;
     NumericsChoice numerics = NumericsChoice::fast;
+    bool autotune = false;
     double mtp_loss_coef = 0;
     double loss_scale = 0, initial_loss_scale = 65536, min_loss_scale = 1;
     int64_t loss_scale_window = 1000, hysteresis = 2;

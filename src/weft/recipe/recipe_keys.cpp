@@ -132,6 +132,10 @@ std::vector<RecipeKey> recipe_keys(Recipe& r) {
        "fast: repeats to the bit on the same layout; invariant: the same bits for any dp, schedule, recomputation "
        "and number of threads, at the same micro_batch_size; nondeterministic, on GPUs: fast, but backward of "
        "attention may be a faster one of cuDNN's whose last bits differ each time"},
+      {"train.autotune", &t.autotune, anything(),
+       "the first steps, which train like all others, try other values of micro_batch_size and cp_comm_type (unless "
+       "numerics = \"invariant\") and of pipeline_schedule, and the run keeps the fastest that fit into memory "
+       "(docs/layouts.md)"},
       {"train.seed", &t.seed, count(0, kNoLimit), "of random weights, the order of the data, and dropout"},
       {"train.eval_interval", &t.eval_interval, count(0),
        "steps between evaluations on the held-out data; the end is always evaluated, 0: only that", kMayChange},

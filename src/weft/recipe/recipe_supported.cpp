@@ -5,6 +5,7 @@
 
 #include "weft/base/ascii.h"
 #include "weft/base/error.h"
+#include "weft/recipe/autotune_settings.h"
 #include "weft/recipe/recipe_keys.h"
 #include "weft/recipe/recipe_phases.h"
 #include "weft/schedule/shares.h"
@@ -299,6 +300,10 @@ void refuse_spikes(const Recipe& r, Refusals& refusals) {
   refusals.add(rollback && r.checkpoint.save_interval == 0, key,
                "with checkpoint.save_interval = 0 there is no checkpoint to go back to",
                "checkpoint.save_interval = 100, or train.on_spike = \"skip\"");
+  refusals.add(rollback && r.train.autotune, key,
+               "train.autotune counts its trials in steps of which the data is known before, and a run that goes past "
+               "batches would be elsewhere in it",
+               "train.on_spike = \"skip\", or train.autotune = false");
   refusals.add(rollback && has_phases(r), key,
                "phases and a ramp of the batch begin at steps of which the data is known before, and a run that goes "
                "past batches would be elsewhere in it",
@@ -355,6 +360,36 @@ void refuse_unequal_shares(const Recipe& r, Refusals& refusals) {
                "parallel.pipeline_schedule = \"gpipe\" keeps all micro-batches, so that a rank with more of them needs "
                "memory that was not planned",
                "parallel.pipeline_schedule = \"1f1b\"");
+}
+
+// Trials are a few steps each, all alike but for what is tried.
+void refuse_autotune(const Recipe& r, Refusals& refusals) {
+  if (!r.train.autotune) return;
+  const std::string key = "train.autotune = true", off = "train.autotune = false";
+  refusals.add(has_phases(r), key,
+               "steps that differ ([[phase]], train.rampup_batch_size) cannot be compared, and later ones may want "
+               "other settings",
+               off);
+  refusals.add(r.train.rebalance || has_unequal_shares(r.parallel), key,
+               "shares of micro-batches are of one micro-batch size",
+               off + ", or train.rebalance = false and parallel.micro_batches = []");
+  refusals.add(r.train.epochs > 0, key, "with train.epochs it is not known before how many steps there are",
+               "train.train_iters and train.epochs = 0");
+  refusals.add(r.train.objective != ObjectiveKind::cross_entropy, key,
+               fmt::format("steps of train.objective = \"{}\" begin with passes whose data is prepared for one "
+                           "micro-batch size",
+                           r.train.objective),
+               off);
+  refusals.add(r.train.epochs == 0 && r.train.train_iters <= 2 * kStepsOfTrial, key,
+               fmt::format("{} steps are over before two settings have been tried, {} steps each", r.train.train_iters,
+                           kStepsOfTrial),
+               fmt::format("{}, or train.train_iters = {}", off, 2 * kStepsOfTrial + 1));
+  refusals.add_idle(settings_to_tune(r).empty(), key,
+                    "it may change train.micro_batch_size (in fast numerics, with more than one sample a rank and no "
+                    "moe.capacity_factor), parallel.pipeline_schedule (of 1f1b and zb_h1 with several stages) and "
+                    "parallel.cp_comm_type (of p2p, all_gather and a2a in fast numerics), and this recipe leaves none "
+                    "of them open",
+                    off);
 }
 
 // What tasks and held-out losses are scored by must be the model itself, and comparable.
@@ -458,6 +493,7 @@ void check_supported(const Recipe& r) {
   refuse_idle(r, refusals);
   refuse_spikes(r, refusals);
   refuse_unequal_shares(r, refusals);
+  refuse_autotune(r, refusals);
   refuse_scores(r, refusals);
   refusals.throw_any();
   if (!has_phases(r)) return;

@@ -2,6 +2,7 @@
 
 #include "weft/comm/local_group.h"
 #include "weft/comm/rank_watch.h"
+#include "weft/train/autotune.h"
 #include "weft/train/rank_plan.h"
 #include "weft/train/train_phases.h"
 
@@ -52,13 +53,16 @@ bool train_on_ranks(const RanksSetup& setup) {
   const bool phased = has_phases(setup.recipe);
   const std::vector<RunSpan> spans = phased ? run_spans(setup.recipe) : std::vector<RunSpan>();
   const MeshSizes sizes = mesh_sizes_of(setup.recipe);
+  const std::optional<RoomToTune> room =
+      setup.recipe.train.autotune ? std::optional<RoomToTune>(setup) : std::optional<RoomToTune>();
   HangWatch watch({.run = setup.recipe.run.dir, .world = sizes.world(), .least_s = setup.hang_s, .hung = setup.hung});
   const auto train = [&](const ProcessMesh& plain) {
     RankSigns& signs = watch.join(plain.world->rank());
     const ProcessMesh mesh = recorded(plain, signs.calls);
     try {
-      finished =
-          (phased ? train_phases(setup, spans, mesh, signs) : train_rank(setup, mesh, signs)) == RunEnd::finished;
+      finished = (phased ? train_phases(setup, spans, mesh, signs)
+                  : room ? train_autotuned(setup, *room, mesh, signs)
+                         : train_rank(setup, mesh, signs)) == RunEnd::finished;
     } catch (const HangError&) {
       watch.write(signs);
       throw;

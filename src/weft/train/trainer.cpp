@@ -201,6 +201,7 @@ void Trainer::take(CarriedRun& carried) {
   if (!span_)
     return records_->note(fmt::format("step {}: goes on with parallel.micro_batches = {}", step_,
                                       text_of_shares(shares_of(rank_.plan.step))));
+  if (!has_phases(whole_)) return;  // spans of train.autotune
   records_->note(fmt::format("step {}: {}", step_, to_string(*span_)));
   if (span_->first_sample == 0) records_->note(epochs_note(*data_.train, samples_of_mix(whole_, span_->mix)));
 }
@@ -225,6 +226,7 @@ CarriedRun Trainer::take_carried() {
           .local = std::move(local_),
           .recipe = std::move(recipe),
           .model = rank_.plan.model,
+          .steps_s = std::move(steps_s_),
           .stragglers = stragglers_,
           .most_bytes = most_bytes_};
 }
@@ -296,6 +298,7 @@ RunEnd Trainer::run() {
     std::optional<StepRecord> record = step_once();
     if (!record) continue;
     exchange(*record);
+    if (whole_.train.autotune) steps_s_.push_back(record->step_time_s);
     if (leads()) records_->step(*record);
     watch_stragglers(record->step_time_s);
     tell_of_rate();
@@ -400,10 +403,11 @@ StepRecord Trainer::record_of(const TrainingStep::Result& result, int64_t batch,
           .mtp_expert_load = result.routers.mtp_load,
           .mtp_router_entropy = result.routers.mtp_entropy,
           .mtp_dropped = result.routers.mtp_dropped,
-          .phase = span_ ? std::optional(StepRecord::Phase{.number = span_->phase,
-                                                           .global_batch_size = recipe_.train.global_batch_size,
-                                                           .seq_length = recipe_.train.seq_length})
-                         : std::nullopt,
+          .phase = has_phases(whole_)
+                       ? std::optional(StepRecord::Phase{.number = span_->phase,
+                                                         .global_batch_size = recipe_.train.global_batch_size,
+                                                         .seq_length = recipe_.train.seq_length})
+                       : std::nullopt,
           .spikes = spikes_.rule ? std::optional(int64_t(spikes_.state.batches.size())) : std::nullopt,
           .batch = batch != step_ - 1 ? std::optional(batch) : std::nullopt,
           .terms = result.terms};

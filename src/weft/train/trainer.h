@@ -70,8 +70,9 @@ struct CarriedRun {
   MatmulRate matmul_rate;
   std::unique_ptr<RunRecords> records;
   std::unique_ptr<LocalCopies> local;
-  Recipe recipe;    // of that span; or as it goes on, with the next shares
-  ModelSpec model;  // of that span
+  Recipe recipe;                     // of that span; or as it goes on, with the next shares
+  ModelSpec model;                   // of that span
+  std::vector<double> steps_s = {};  // likewise: what each of its steps took here
   StragglerWatch stragglers;
   int64_t most_bytes;  // that this rank was planned to take when the run began
 };
@@ -230,6 +231,7 @@ class Trainer {
   int64_t island_tokens_ = 0;                       // that it has trained on since it was started
   std::unique_ptr<LocalCopies> local_;              // none: not asked for, or not possible
   MatmulRate matmul_rate_;
+  std::vector<double> steps_s_;          // of this span
   std::vector<std::string> notes_;       // of the start: where it goes on, what was passed over
   std::unique_ptr<RunRecords> records_;  // of the rank that leads
 };

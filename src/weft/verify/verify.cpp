@@ -33,6 +33,7 @@ Recipe trial_recipe(Recipe r, int64_t steps) {
   r.train.eval_interval = 0;
   r.train.train_iters = steps;
   r.train.epochs = 0;
+  r.train.autotune = false;
   r.checkpoint.keep_best = 0;
   r.eval = {};
   r.train.log_grad_norms = false;
