@@ -254,6 +254,34 @@ TEST(Islands, OneThatComesLateTakesTheOuterWeights) {
   EXPECT_EQ(read_metrics(dir / "0" / "metrics.jsonl").steps.size(), 8u);
 }
 
+// A hub that has had an island's numbers when the connection breaks, and says so when it comes back. It gives as the
+// outer weights what it has had: the island must not add once more what it has learnt.
+TEST(Islands, OneWhoseLinkVanishesBeforeTheMeanDoesNotCountTwice) {
+  testing::TempDir dir;
+  train_plain(dir / "plain", {});
+  const Listener listener = listen_on("127.0.0.1:0");
+  auto hub = std::async(std::launch::async, [&] {
+    std::vector<std::vector<std::byte>> numbers;
+    {
+      IslandChannel channel = IslandChannel::accept(accept_within(listener, 20), kSecretOfTests, 20);
+      EXPECT_EQ(hear_hello(channel).rounds, 0);
+      say(channel, Welcome{.what = Welcome::Do::go, .rounds = 0, .counted = 0});
+      EXPECT_EQ(hear_offer(channel), 1);
+      say(channel, Reply{.is_late = false, .rounds = 0, .counted = 0});
+      numbers.push_back(channel.receive().content);  // all: the model is small
+    }
+    IslandChannel channel = IslandChannel::accept(accept_within(listener, 20), kSecretOfTests, 20);
+    EXPECT_EQ(hear_hello(channel).rounds, 0);
+    say(channel, Welcome{.what = Welcome::Do::take, .rounds = 1, .counted = 1});
+    channel.send(IslandChannel::Kind::numbers, numbers[0]);
+    EXPECT_EQ(hear_offer(channel), 0);  // farewell
+  });
+  const std::string address = fmt::format("127.0.0.1:{}", listener.port);
+  EXPECT_TRUE(train_island(dir / "0", address, 0, with_islands(1, {"islands.sync_every=4"})));
+  hub.get();
+  expect_same(dir / "plain", dir / "0", 4, {kWeights, kMoments});
+}
+
 // The hub is lost after the first round. The island says so, ends all the same, and is of one round.
 TEST(Islands, GoOnAloneWithoutTheHub) {
   const Words settings = with_islands(1, {"islands.timeout_seconds=0.2", "train.train_iters=6"});
