@@ -112,7 +112,7 @@ void FollowedFile::poll(const Hearer& hearer, int64_t most_bytes) {
     at += int64_t(count);
     for (size_t end; (end = rest.find('\n')) != std::string_view::npos; rest.remove_prefix(end + 1)) {
       const std::string_view part = rest.substr(0, end);
-      if (in_long_line_)
+      if (in_long_line_ || begun.size() + part.size() > spec_.longest_line)
         hearer.too_long();
       else if (begun.empty())
         hearer.line(part, begin);

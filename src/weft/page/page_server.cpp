@@ -50,13 +50,18 @@ class Connection : public httplib::Stream {
     return !ready(POLLRDHUP | POLLHUP | POLLERR, 0) && wait_for(POLLOUT, now_s() + kWriteS);
   }
   ssize_t read(char* to, size_t size) override {
-    if (begin_ == end_ && !fill()) return -1;
+    if (begin_ == end_ && !fill()) {
+      is_broken_ = true;
+      return -1;
+    }
     const size_t count = std::min(size, end_ - begin_);
     std::copy_n(buffer_.data() + begin_, count, to);
     begin_ += count;
     read_ += count;
-    return read_ > kMostRequestBytes ? -1 : ssize_t(count);
+    is_broken_ |= read_ > kMostRequestBytes;
+    return is_broken_ ? -1 : ssize_t(count);
   }
+  bool is_broken() const { return is_broken_; }  // no further request can be read
   // All of it, or -1.
   ssize_t write(const char* from, size_t size) override {
     for (size_t done = 0; done < size;) {
@@ -99,6 +104,7 @@ class Connection : public httplib::Stream {
   size_t begin_ = 0, end_ = 0;  // of what is in the buffer
   size_t read_ = 0;             // bytes of this request
   double deadline_s_ = 0;       // of this request
+  bool is_broken_ = false;
 };
 
 // As many threads as there are connections at once, up to a bound.
@@ -171,7 +177,7 @@ class BoundedServer : public httplib::Server {
     Connection connection(sock, stopping);
     for (size_t left = kMostRequestsOfConnection; left > 0 && !stopping && connection.wait_for_request(); --left) {
       bool is_closed = false;
-      if (!process_request(connection, left == 1, is_closed, nullptr) || is_closed) break;
+      if (!process_request(connection, left == 1, is_closed, nullptr) || is_closed || connection.is_broken()) break;
     }
     ::shutdown(sock, SHUT_RDWR);
     ::close(sock);
