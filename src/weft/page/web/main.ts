@@ -28,7 +28,7 @@ let clock_ahead_s = 0;      // the server's clock beside this one
 let plan_of = "", heat_of = "", counts = "";
 let details_old = true;     // something of the run with the details is another than when it was asked
 let names_old = true;
-let connected = true, problem = "";
+let connected = true, problem = "", asked = false;
 
 const panels: Panel[] = [progress_panel(), learning_panel(view), speed_panel(view), memory_panel(), waits_panel(view), events_panel(), machine_panel(),
   experts_panel(view), gradients_panel(), others_panel(view, () => refresh()), tensors_panel(), recipe_panel()];
@@ -81,6 +81,7 @@ function refresh(): void {
       again = false;
       try {
         await ask();
+        asked = true;
         problem = "";
       } catch (error) {
         problem = error instanceof api.Refused ? error.message : "The server does not answer.";
@@ -215,7 +216,7 @@ function show(): void {
     sections[i].hidden = links[i].hidden = !any;
   });
   bar.hidden = s.names.length === 0;
-  document.documentElement.dataset.ready = run && s.curves.last_step(run.run) > 0 ? "yes" : "no";
+  document.documentElement.dataset.ready = asked ? "yes" : "no";
 }
 
 function jump(event: Event, id: string): void {

@@ -43,7 +43,7 @@ function facts_of(run: Run, s: State): HTMLElement[] {
   const facts: HTMLElement[] = [];
   if (going && run.eta_s !== null) facts.push(fact("Left", value("eta_s", run.eta_s, "s"), `until ${when(s.now + run.eta_s, s.now)}`));
   if (run.began !== null) facts.push(fact(going ? "Since it began" : "Took", duration((going ? s.now : end ?? run.last_record ?? s.now) - run.began), `began ${when(run.began, s.now)}`));
-  if (run.last_record !== null) facts.push(fact("Last record", going ? `${duration(Math.max(0, s.now - run.last_record))} ago` : when(run.last_record, s.now)));
+  if (run.last_record !== null) facts.push(fact("Last record", going ? `${duration(Math.max(0, Math.round(s.now - run.last_record)))} ago` : when(run.last_record, s.now)));
   if (run.price) facts.push(fact("Price so far", h("span", {}, value("price.so_far", run.price.so_far, "money"), `\u00a0${run.price.currency}`), `${format(run.price.per_hour, "money")} ${run.price.currency}/h`));
   if (run.held_out) facts.push(fact("Held-out loss", value("held_out.loss", run.held_out.loss, "nats"), run.best_held_out && run.best_held_out.step !== run.held_out.step
     ? `best ${format(run.best_held_out.loss, "nats")} at ${whole(run.best_held_out.step)}` : `at step ${whole(run.held_out.step)}`));
