@@ -25,7 +25,7 @@ type Chart2 = Chart<"line", Point[]>;
 export class LineChart {
   readonly element: HTMLElement;
   private readonly legend = h("ul", { class: "legend" });
-  private readonly canvas = h("canvas", { role: "img" });
+  private readonly canvas = h("canvas", { role: "img", "aria-label": "nothing yet" });
   private readonly cursor = h("div", { class: "cursor", hidden: true });
   private readonly selection = h("div", { class: "selection", hidden: true });
   private readonly frame: HTMLElement;

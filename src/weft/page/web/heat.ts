@@ -19,7 +19,7 @@ const LABELLED = 120;  // rows
 
 export class HeatMap {
   readonly element: HTMLElement;
-  private readonly canvas = h("canvas", { role: "img" });
+  private readonly canvas = h("canvas", { role: "img", "aria-label": "nothing yet" });
   private readonly frame: HTMLElement;
   private readonly readout = h("p", { class: "readout", "aria-live": "polite" });
   private readonly scale = h("p", { class: "scale" });

@@ -20,7 +20,7 @@ import { Panel, State } from "./state";
 import { toolbar } from "./toolbar";
 import { View } from "./view";
 
-const HEAT_COLUMNS = 120, OFTEN_MS = 1000, MACHINE_MS = 2000;
+const HEAT_COLUMNS = 120, OFTEN_MS = 1000, MACHINE_MS = 2000, HIDDEN_MS = 15000;
 
 const view = new View();
 const s: State = { view, now: 0, lines: [], shown: [], run: null, names: [], curves: new CurveStore(), plan: null, heat: null, machine: null };
@@ -207,7 +207,7 @@ function show(): void {
   if (notice.textContent !== text) notice.textContent = text;
   title.textContent = run ? run.name : "weft";
   where.textContent = run ? `${run.path} · ${run.id}` : "";
-  document.title = run ? `${run.state === "running" && run.total ? format(run.step / run.total, "share") : run.state} · step ${whole(run.step)} · ${run.name}` : "weft";
+  document.title = run ? title_of(run) : "weft";
   run_list.show(s.lines, s.shown);
   panels.forEach((panel, i) => {
     // Shown first: a chart measures its place.
@@ -217,6 +217,10 @@ function show(): void {
   });
   bar.hidden = s.names.length === 0;
   document.documentElement.dataset.ready = asked ? "yes" : "no";
+}
+
+function title_of(run: api.Run): string {
+  return `${run.state === "running" && run.total ? format(run.step / run.total, "share") : run.state} · step ${whole(run.step)} · ${run.name}`;
 }
 
 function jump(event: Event, id: string): void {
@@ -231,15 +235,23 @@ view.on_changed(refresh);
 on_colours_changed(() => {
   for (const panel of panels) panel.redraw?.();
 });
-document.addEventListener("visibilitychange", () => {
-  if (document.hidden) return;
-  details_old = names_old = true;
-  refresh();
-});
-api.follow(on_changes, (yes) => {
+const stream = new api.Stream(on_changes, (yes) => {
   if (yes && !connected) details_old = names_old = true;  // what happened meanwhile
   connected = yes;
   draw();
 });
-refresh();
+function look(): void {
+  if (document.hidden) return stream.close();
+  stream.open();
+  details_old = names_old = true;
+  refresh();
+}
+document.addEventListener("visibilitychange", look);
+addEventListener("pagehide", () => stream.close());
+addEventListener("pageshow", (event) => { if (event.persisted) look(); });
+// The title of a tab in the background goes on.
+setInterval(() => {
+  if (document.hidden && s.run) void api.run(s.run.run).then((run) => { document.title = title_of(run); }, () => undefined);
+}, HIDDEN_MS);
+look();
 void watch_machine();
