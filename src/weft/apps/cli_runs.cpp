@@ -1,7 +1,9 @@
-// The command line of `weft new` and `weft doctor`, before a run; of `weft report` behind it; of `weft runs`.
+// The command line of `weft new` and `weft doctor`, before a run; of `weft watch` beside it and `weft report` behind
+// it; of `weft runs`.
 #include "weft/apps/cli_command.h"
 #include "weft/apps/commands.h"
 #include "weft/apps/runs.h"
+#include "weft/apps/watch.h"
 #include "weft/apps/weft_doctor.h"
 #include "weft/history/run_facts.h"
 #include "weft/recipe/choices.h"
@@ -60,6 +62,23 @@ Command add_doctor(CLI::App& weft) {
   app->add_flag("--json", o->json, "Print JSON");
   app->footer("Examples:\n  weft doctor\n  weft doctor recipe.toml --folder /data/runs");
   return {app, [o] { return run_doctor(*o); }};
+}
+
+Command add_watch(CLI::App& weft) {
+  auto o = std::make_shared<WatchOptions>();
+  CLI::App* app = weft.add_subcommand("watch", "Serve a live page of runs, beside them or after them; it only reads");
+  app->add_option("runs", o->runs, "Folders of runs, or folders with runs")->required()->type_name("FOLDER");
+  add_number(*app, "--port", o->port, "Where it is served; 0: a port that is free", 0, 65535);
+  app->add_option("--address", o->address, "Other than of this machine alone only with --token-file; 0.0.0.0: any")
+      ->capture_default_str()
+      ->type_name("ADDRESS");
+  app->add_option("--token-file", o->token_file,
+                  "Show it only to who has the token in this file, which is made if it is not there")
+      ->type_name("FILE");
+  app->footer(
+      "Examples:\n  weft watch runs/first\n  weft watch runs --port 8080\n"
+      "  weft watch runs --address 0.0.0.0 --token-file ~/.weft-token");
+  return {app, [o] { return run_watch(*o); }};
 }
 
 // --- weft runs ---
@@ -182,9 +201,9 @@ Command add_runs_gc(CLI::App& runs) {
 std::vector<Command> add_runs(CLI::App& weft) {
   CLI::App* runs = weft.add_subcommand(kRunsGroup, "All runs: find, compare, rank, trace and clear them");
   runs->require_subcommand(1);
-  return {add_new(weft),           add_doctor(weft),     add_report(weft),     add_runs_list(*runs),
-          add_runs_scan(*runs),    add_runs_show(*runs), add_runs_diff(*runs), add_runs_best(*runs),
-          add_runs_lineage(*runs), add_runs_gc(*runs)};
+  return {add_new(weft),        add_doctor(weft),        add_watch(weft),      add_report(weft),
+          add_runs_list(*runs), add_runs_scan(*runs),    add_runs_show(*runs), add_runs_diff(*runs),
+          add_runs_best(*runs), add_runs_lineage(*runs), add_runs_gc(*runs)};
 }
 
 }  // namespace weft

@@ -1,0 +1,78 @@
+// What the page's server answers, without HTTP: runs are read when somebody asks, and not otherwise
+// (docs/formats/page.md). All functions may be called from any thread.
+#pragma once
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <nlohmann/json_fwd.hpp>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "weft/page/machine_look.h"
+#include "weft/page/run_view.h"
+
+namespace weft {
+
+struct PageAnswer {
+  int status = 200;
+  std::string type = "application/json; charset=utf-8";
+  std::string body = {};
+};
+
+class LivePage {
+ public:
+  struct Spec {
+    std::vector<std::filesystem::path> runs;  // folders; at least one
+    // The object of /api/plan for a recipe. Throws Error: it cannot be planned here.
+    std::function<nlohmann::ordered_json(const Recipe&)> plan = {};
+    // What its devices cost an hour, in the user's money; none: not known.
+    std::function<std::optional<double>(const Recipe&)> price_per_hour = {};
+    std::filesystem::path machine_root = "/";  // of /proc and /sys
+    double refresh_each_s = 0.4;               // how old what is told may be
+  };
+  explicit LivePage(Spec spec);
+  LivePage(const LivePage&) = delete;
+  LivePage& operator=(const LivePage&) = delete;
+  ~LivePage();
+
+  using Params = std::map<std::string, std::string>;
+  // Of all but /api/stream. Throws nothing.
+  PageAnswer answer(const std::string& path, const Params& params);
+
+  // The message of /api/stream, if it is another than number `seen`, which becomes its number; else empty.
+  std::string news(int64_t& seen);
+
+  size_t bytes() const;  // of memory that curves take, about
+
+ private:
+  struct Plan;
+  PageAnswer answer_of(const std::string& path, const Params& params);
+  void refresh();
+  size_t run_of(const Params& params) const;
+  nlohmann::ordered_json list_of_runs() const;
+  nlohmann::ordered_json curves(const Params& params) const;
+  nlohmann::ordered_json gradient_map(const Params& params);
+  nlohmann::ordered_json machine();
+  std::string plan_of(size_t run);
+
+  const Spec spec_;
+  mutable std::mutex mutex_;  // over all but plans_
+  std::vector<std::unique_ptr<RunView>> runs_;
+  double refreshed_s_ = -1;  // of a steady clock
+  MachineLook machine_;
+  std::string message_, told_;  // of the stream; what it tells, without its time
+  int64_t message_number_ = 0;
+  double told_of_s_ = -1;  // refreshed_s_ that the message is of
+  std::mutex plans_mutex_;
+  std::vector<std::unique_ptr<Plan>> plans_;  // [run]
+};
+
+// Names for runs, each of which is the end of its path, as short as makes them differ.
+std::vector<std::string> names_of_runs(const std::vector<std::filesystem::path>& folders);
+
+}  // namespace weft
