@@ -104,7 +104,7 @@ export class MadeUpRun {
     return { ...this.line(), now: NOW, reason: this.reason, began: this.began, last_record: this.state === "running" ? NOW - 1 : NOW - 61, machine: "AMD EPYC 9654, 96 cores", host: "node-1", weft: "0.1.0", ranks: this.world, launcher: "threads",
       layout: this.layout, latest: this.record(), held_out: last, best_held_out: this.held_out.reduce((a, b) => (!a || b.loss < a.loss ? b : a), null), tasks: this.tasks ?? [],
       speed: { steps, tokens_per_s: (this.tokens * steps) / recent.step_s, step_time_s: recent.step_s / steps, mfu: 0.43 }, time: this.times(Math.min(this.step, 2000)), time_recent: recent,
-      memory: { used_bytes: this.memory }, price: { per_hour: 32, so_far: (32 * (NOW - this.began)) / 3600, currency: "USD" }, attempts: this.attempts, events: this.events, checkpoints: this.checkpoints(),
+      memory: { used_bytes: this.memory }, price: { per_hour: 32, so_far: (32 * (NOW - this.began)) / 3600, currency: null }, loaded: 1, running_s: NOW - this.began, attempts: this.attempts, events: this.events, checkpoints: this.checkpoints(),
       recipe: { "optimizer.lr": "0.001", "train.seq_length": "1024", "run.dir": `"${this.path}"` }, problems: [] };
   }
   names() {

@@ -38,7 +38,7 @@ await test("every panel shows the numbers of the records", async () => {
   await open();
   await browser.wait_for("!document.getElementById('tensors').hidden && !document.getElementById('machine').hidden");
   const run = runs[0].details(), plan = runs[0].plan(), record = run.latest;
-  for (const [key, x] of [["step", 1240], ["total", 5000], ["eta_s", run.eta_s], ["price.so_far", run.price.so_far], ["held_out.loss", run.held_out.loss], ["loss", record.loss]]) await shows(key, x, "#progress");
+  for (const [key, x] of [["step", 1240], ["total", 5000], ["eta_s", run.eta_s], ["price.so_far", run.price.so_far], ["running_s", run.running_s], ["held_out.loss", run.held_out.loss], ["loss", record.loss]]) await shows(key, x, "#progress");
   assert.equal(await text("#progress .progress p"), "1\u2009240 of 5\u2009000 steps24.8\u00a0%");
   for (const key of ["loss", "grad_norm", "lr"]) await shows(key, record[key], `#learning [data-chart=${key}]`);
   await shows("held_out.loss", run.held_out.loss, "#learning");

@@ -19,8 +19,9 @@ export interface Run {
   weft: string; ranks: Num; launcher: string; layout: Record<string, number> | null; latest: Record<string, unknown> | null;
   held_out: Evaluation | null; best_held_out: Evaluation | null; tasks: { name: string; value: Num; stderr: Num; step: number }[];
   speed: { steps: number; tokens_per_s: Num; step_time_s: Num; mfu: Num } | null; time: Times | null; time_recent: Times | null;
-  memory: { used_bytes: Num } | null; price: { per_hour: Num; so_far: Num; currency: string } | null;
+  memory: { used_bytes: Num } | null; price: { per_hour: Num; so_far: Num; currency: string | null } | null;
   attempts: Attempt[]; events: RunEvent[]; checkpoints: Checkpoint[]; recipe: Record<string, string>; problems: string[];
+  loaded?: Num; running_s?: Num;
 }
 
 export interface Name { name: string; kind: "step" | "held_out" | "task"; unit: string; points: number; last: Num; last_step: number }
