@@ -47,7 +47,7 @@ export class Browser {
     if (exceptionDetails) throw new Error(exceptionDetails.exception?.description ?? exceptionDetails.text);
     return result.value;
   }
-  async wait_for(expression, seconds = 20) {
+  async wait_for(expression, seconds = 120) {
     for (const end = Date.now() + 1000 * seconds; Date.now() < end; await new Promise((done) => setTimeout(done, 50))) {
       if (await this.see(expression).catch(() => false)) return;
     }

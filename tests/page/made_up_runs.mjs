@@ -1,5 +1,5 @@
 // Made-up runs for the page's test, and a server that answers of them as docs/formats/page.md says: one that runs, one that is
-// finished, one that failed and has a hostile name, and one of 256 ranks and a million steps with experts.
+// finished, one that failed and has a hostile name, one of 256 ranks and a million steps with experts, and one without records.
 //   node tests/page/made_up_runs.mjs FOLDER [PORT]    serves the built page in FOLDER, to look at
 import { createServer } from "node:http";
 import { existsSync, readFileSync } from "node:fs";
@@ -26,11 +26,16 @@ function step_record(run, step, whole = true) {
     waits_s: { dp: 0.04 * time * (1 + noise(step * 2.3)), tp: 0.07 * time * (1 + noise(step * 1.1)) },
   };
   if (run.layers && whole) {
-    record.expert_load = Array.from({ length: run.layers }, (_, l) => Array.from({ length: 64 }, (_, e) => Math.round(4096 * (0.5 + noise(l * 64 + e) + 0.1 * noise(step + e)))));
+    record.expert_load = Array.from({ length: run.layers }, (_, l) => load_of(l, step));
     record.router_entropy = Array.from({ length: run.layers }, (_, l) => 3.1 + 0.2 * noise(l + step));
   }
   return record;
 }
+
+function load_of(layer, step) {
+  return Array.from({ length: 64 }, (_, e) => Math.round(4096 * (0.5 + noise(layer * 64 + e) + 0.1 * noise(step + e))));
+}
+const fullest = (row) => Math.max(...row) / (row.reduce((a, b) => a + b) / row.length);
 
 // The numbers that a record's curves have, by name.
 function numbers_of(record) {
@@ -38,7 +43,7 @@ function numbers_of(record) {
   for (const [name, v] of Object.entries(record)) {
     if (name === "step") continue;
     if (typeof v === "number" || v === null) out[name] = v;
-    else if (name === "expert_load") v.forEach((row, l) => { out[`expert_load.${l}.max_over_mean`] = Math.max(...row) / (row.reduce((a, b) => a + b) / row.length); });
+    else if (name === "expert_load") v.forEach((row, l) => { out[`expert_load.${l}.max_over_mean`] = fullest(row); });
     else for (const [part, x] of Object.entries(v)) out[`${name}.${part}`] = x;
   }
   return out;
@@ -76,7 +81,7 @@ export class MadeUpRun {
     return { run: this.run, id: this.id, name: this.name, path: this.path, generation: this.generation, state: this.state, step: this.step, total: this.total, model: this.model, objective: "lm", eta_s: this.eta_s(), latest,
       records: this.step + this.held_out.length, events: this.events.length, attempts: this.attempts.length, checkpoints: this.checkpoints().length };
   }
-  get latest() { return Object.fromEntries(Object.entries(this.record()).filter(([, v]) => typeof v === "number")); }
+  get latest() { return this.step === 0 ? {} : Object.fromEntries(Object.entries(this.record()).filter(([, v]) => typeof v === "number")); }
   eta_s() { return this.state === "running" ? (this.total - this.step) * this.step_s * 1.04 : null; }
   checkpoints() {
     const some = this.held_out.slice(-12);
@@ -93,14 +98,17 @@ export class MadeUpRun {
     return { ...sum, eval_s: 0.02 * sum.step_s, save_s: 0.015 * sum.step_s, compute_s: sum.step_s - sum.data_s - sum.waits_s.dp - sum.waits_s.tp };
   }
   details() {
+    if (this.step === 0) return { ...this.line(), now: NOW, reason: "", began: NOW - 9, last_record: null, machine: "", host: "node-1", weft: "0.1.0", ranks: 1, launcher: "threads", layout: null, latest: null, held_out: null, best_held_out: null, tasks: [],
+      speed: null, time: null, time_recent: null, memory: null, price: null, attempts: [], events: [], checkpoints: [], recipe: {}, problems: ["metrics.jsonl cannot be read"] };
     const recent = this.times(200), steps = Math.min(200, this.step), last = this.held_out.at(-1) ?? null;
     return { ...this.line(), now: NOW, reason: this.reason, began: this.began, last_record: this.state === "running" ? NOW - 1 : NOW - 61, machine: "AMD EPYC 9654, 96 cores", host: "node-1", weft: "0.1.0", ranks: this.world, launcher: "threads",
       layout: this.layout, latest: this.record(), held_out: last, best_held_out: this.held_out.reduce((a, b) => (!a || b.loss < a.loss ? b : a), null), tasks: this.tasks ?? [],
       speed: { steps, tokens_per_s: (this.tokens * steps) / recent.step_s, step_time_s: recent.step_s / steps, mfu: 0.43 }, time: this.times(Math.min(this.step, 2000)), time_recent: recent,
-      memory: { used_bytes: this.memory }, price: { per_hour: 32, so_far: (32 * (NOW - this.began)) / 3600, currency: "USD" }, attempts: this.attempts, events: this.events, checkpoints: this.checkpoints(),
+      memory: { used_bytes: this.memory }, price: { per_hour: 32, so_far: (32 * (NOW - this.began)) / 3600, currency: null }, loaded: 1, running_s: NOW - this.began, attempts: this.attempts, events: this.events, checkpoints: this.checkpoints(),
       recipe: { "optimizer.lr": "0.001", "train.seq_length": "1024", "run.dir": `"${this.path}"` }, problems: [] };
   }
   names() {
+    if (this.step === 0) return { run: this.run, generation: this.generation, names: [] };
     const last = numbers_of(this.record()), held = this.held_out.at(-1);
     const step = Object.entries(last).map(([name, x]) => ({ name, kind: "step", unit: unit_of(name), points: this.step, last: x, last_step: this.step }));
     const held_out = held ? ["loss", "perplexity"].map((n) => ({ name: `held_out.${n}`, kind: "held_out", unit: unit_of(`held_out.${n}`), points: this.held_out.length, last: held[n], last_step: held.step })) : [];
@@ -114,7 +122,8 @@ export class MadeUpRun {
     }
     if (!(name in numbers_of(this.record()))) return { name, kind: "step", thinned: false, steps: [], values: [] };
     const all = to - from + 1, stretch = all > points ? (2 * all) / points : 0, curve = { name, kind: "step", thinned: all > points, steps: [], values: [] };
-    const push = (step) => { curve.steps.push(step); curve.values.push(numbers_of(this.record(step, /^(expert|router)_/.test(name)))[name]); };
+    const push = (step) => { curve.steps.push(step); curve.values.push(number_at(step)); };
+    const layer = /^expert_load\.(\d+)\./.exec(name), number_at = (step) => (layer ? fullest(load_of(Number(layer[1]), step)) : numbers_of(this.record(step, name.startsWith("router_")))[name]);
     if (stretch === 0) for (let step = from; step <= to; ++step) push(step);
     else for (let at = from; at <= to; at += stretch) { push(Math.floor(at)); push(Math.min(to, Math.floor(at + stretch / 2))); }
     return curve;
@@ -130,6 +139,7 @@ export class MadeUpRun {
     return { run: this.run, generation: this.generation, available: true, names, steps, end: b, values: names.map((_, n) => steps.map((s) => (this.nonfinite && s >= this.nonfinite ? null : 10 ** (-3 + 2 * noise(n) + 0.3 * noise(n * 100 + s)) * (1 + 8 / Math.sqrt(s))))) };
   }
   plan() {
+    if (this.step === 0) return { run: this.run, available: false, reason: "model.path is not here" };
     const { dp, tp, pp } = this.layout, stage = this.world / pp, gi = 2 ** 30;
     const ranks_of = (p) => Array.from({ length: stage }, (_, r) => p * stage + r);
     const classes = Array.from({ length: pp }, (_, p) => {
@@ -175,12 +185,13 @@ export function made_up_runs() {
         { attempt: 1, began: NOW - 4000, ended: null, status: null, reason: "", host: "node-1", machine: "AMD EPYC 9654, 96 cores", ranks: 4 },
         { attempt: 2, began: NOW - 1888, ended: NOW - 60, status: 88, reason: "step 893: the gradient of layers.3.down is not finite on rank 2", host: "node-1", machine: "AMD EPYC 9654, 96 cores", ranks: 4 }] }),
     new MadeUpRun({ run: 3, id: "3c4d5e6f70", name: "mixture", path: "/data/runs/mixture", state: "running", step: 1000000, total: 2000000, world: 256, layout: { dp: 16, tp: 4, pp: 4, cp: 1, ep: 8, zero_stage: 1 }, model: "mixtral-like", blocks: 24, layers: 24, every: 10000, memory: 6.1e10, tokens: 4194304, step_s: 2.6 }),
+    new MadeUpRun({ ...small, run: 4, id: "4d5e6f7081", name: "new", path: "/data/runs/new", state: "running", step: 0, total: null }),
   ];
 }
 
 const machine = () => ({ host: "node-1", now: NOW, cores: 96, usable_cores: 96, load: [91.2, 88.5, 80.1], busy: 0.94, memory: { total_bytes: 811748818944, available_bytes: 590558003200, swap_used_bytes: 0 },
   energy: [{ name: "package-0", watts: 338.4 }], temperatures: [{ name: "k10temp Tctl", celsius: 71.5 }, { name: "nvme Composite", celsius: 44 }], clocks: { mhz: 3412, max_mhz: 3707 },
-  disks: [0, 1, 2, 3].map((run) => ({ run, path: "/data", total_bytes: 7.68e12, free_bytes: 3.1e12 })), devices: [{ name: "nvme0n1", read_bytes_per_s: 1.2e6, written_bytes_per_s: 8.8e7 }],
+  disks: [0, 1, 2, 3, 4].map((run) => ({ run, path: "/data", total_bytes: 7.68e12, free_bytes: 3.1e12 })), devices: [{ name: "nvme0n1", read_bytes_per_s: 1.2e6, written_bytes_per_s: 8.8e7 }],
   network: [{ name: "eth0", received_bytes_per_s: 12800, sent_bytes_per_s: 5400, errors: 0, dropped: 0 }], pressure: [{ name: "cpu", some_10s: 4.2 }, { name: "memory", some_10s: 0 }, { name: "io", some_10s: 1.1 }] });
 
 // Listens on 127.0.0.1. `tell` sends the stream's next message; `drop` ends all streams.
@@ -215,7 +226,7 @@ export async function serve(runs, folder, port = 0) {
     else response.writeHead(404, { ...policy, "Content-Type": "application/json" }).end('{"error":"no such run or page"}');
   });
   await new Promise((done) => server.listen(port, "127.0.0.1", done));
-  return { address: `http://127.0.0.1:${server.address().port}/`, asked, tell: () => streams.forEach((s) => s.write(message())), drop: () => streams.forEach((s) => s.end()), close: () => { server.closeAllConnections(); server.close(); } };
+  return { streams, address: `http://127.0.0.1:${server.address().port}/`, asked, tell: () => streams.forEach((s) => s.write(message())), drop: () => streams.forEach((s) => s.end()), close: () => { server.closeAllConnections(); server.close(); } };
 }
 
 if (process.argv[1] && import.meta.url === pathToFileURL(process.argv[1]).href) {

@@ -1,4 +1,4 @@
-// Instead of the files that the build makes of src/weft/page/web, in a build without esbuild.
+// Stands in for the page's files in a build without esbuild or Chart.js (cmake/page.cmake).
 #include "weft/page/page_files.h"
 
 namespace weft {

@@ -19,8 +19,9 @@ export interface Run {
   weft: string; ranks: Num; launcher: string; layout: Record<string, number> | null; latest: Record<string, unknown> | null;
   held_out: Evaluation | null; best_held_out: Evaluation | null; tasks: { name: string; value: Num; stderr: Num; step: number }[];
   speed: { steps: number; tokens_per_s: Num; step_time_s: Num; mfu: Num } | null; time: Times | null; time_recent: Times | null;
-  memory: { used_bytes: Num } | null; price: { per_hour: Num; so_far: Num; currency: string } | null;
+  memory: { used_bytes: Num } | null; price: { per_hour: Num; so_far: Num; currency: string | null } | null;
   attempts: Attempt[]; events: RunEvent[]; checkpoints: Checkpoint[]; recipe: Record<string, string>; problems: string[];
+  loaded?: Num; running_s?: Num;
 }
 
 export interface Name { name: string; kind: "step" | "held_out" | "task"; unit: string; points: number; last: Num; last_step: number }
@@ -86,24 +87,34 @@ export async function curves(run: number, wanted: string[], from: Num, to: Num, 
   return { ...answers[0], curves: answers.flatMap((a) => a.curves) };
 }
 
-// Calls `changed` for each message of the stream, and `connected` when it is lost and when it is there again. The browser
-// connects again by itself but where the server refused; then this does.
-export function follow(changed: (now: number, runs: Change[]) => void, connected: (yes: boolean) => void): void {
-  let wait_s = 1;
-  const connect = (): void => {
-    const stream = new EventSource("api/stream");
-    stream.addEventListener("runs", (event) => {
-      wait_s = 1;
-      connected(true);
+// The stream of changes. A browser has six connections to a server, for all its tabs: who is not looked at gives his back.
+export class Stream {
+  private source: EventSource | null = null;
+  private wait_s = 1;
+
+  // `connected` is told when the connection is lost, and when it is there again.
+  constructor(private readonly changed: (now: number, runs: Change[]) => void, private readonly connected: (yes: boolean) => void) {}
+
+  open(): void {
+    if (this.source) return;
+    const source = this.source = new EventSource("api/stream");
+    source.addEventListener("runs", (event) => {
+      this.wait_s = 1;
+      this.connected(true);
       const message = JSON.parse((event as MessageEvent<string>).data) as { now: number; runs: Change[] };
-      changed(message.now, message.runs);
+      this.changed(message.now, message.runs);
     });
-    stream.addEventListener("error", () => {
-      connected(false);
-      if (stream.readyState !== EventSource.CLOSED) return;
-      setTimeout(connect, wait_s * 1000);
-      wait_s = Math.min(30, wait_s * 2);
+    source.addEventListener("error", () => {
+      this.connected(false);
+      // The browser connects again by itself, but where the server refused.
+      if (source.readyState !== EventSource.CLOSED || this.source !== source) return;
+      this.source = null;
+      setTimeout(() => this.open(), this.wait_s * 1000);
+      this.wait_s = Math.min(30, this.wait_s * 2);
     });
-  };
-  connect();
+  }
+  close(): void {
+    this.source?.close();
+    this.source = null;
+  }
 }

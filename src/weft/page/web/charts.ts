@@ -2,7 +2,7 @@
 import { Chart, ChartDataset, LinearScale, LineController, LineElement, LogarithmicScale, Plugin, PointElement } from "chart.js";
 import { colours, DASHES } from "./colours";
 import { h, put, value } from "./dom";
-import { count, format, Unit, whole } from "./format";
+import { count, format, tick, Unit, whole } from "./format";
 import { View } from "./view";
 
 Chart.register(LineController, LineElement, PointElement, LinearScale, LogarithmicScale);
@@ -12,12 +12,11 @@ export interface Curve {
   key: string;      // the record's name of it
   run: string;      // id
   label: string;    // for the legend
-  colour: number;   // of the run
-  dash: number;     // of what it shows
+  style: number;    // its colour and dashes
   points: Point[];  // in the order of steps
   rare?: boolean;   // an evaluation every so often: points are drawn and never smoothed
 }
-export interface Mark { step: number; symbol: string; bad: boolean }
+export interface Mark { step: number; symbol: string; bad: boolean; quiet: boolean }
 
 export interface ChartOptions { title: string; unit: Unit; about?: string; log?: boolean; zero?: boolean }
 
@@ -26,13 +25,14 @@ type Chart2 = Chart<"line", Point[]>;
 export class LineChart {
   readonly element: HTMLElement;
   private readonly legend = h("ul", { class: "legend" });
-  private readonly canvas = h("canvas", { role: "img" });
+  private readonly canvas = h("canvas", { role: "img", "aria-label": "nothing yet" });
   private readonly cursor = h("div", { class: "cursor", hidden: true });
   private readonly selection = h("div", { class: "selection", hidden: true });
   private readonly frame: HTMLElement;
   private chart: Chart2 | null = null;
   private curves: Curve[] = [];
   private marks: Mark[] = [];
+  private drawn = "";  // what stands on the canvas
 
   constructor(private readonly view: View, private readonly options: ChartOptions) {
     this.frame = h("div", { class: "plot", tabindex: 0, role: "group", "aria-label": `${options.title}: curve. Arrow keys read values, plus and minus zoom, 0 shows all.` },
@@ -49,6 +49,10 @@ export class LineChart {
     this.marks = marks;
     this.element.hidden = this.curves.length === 0;
     if (this.element.hidden || !this.element.isConnected) return;
+    const { from, to, smoothing, log_x } = this.view;
+    const what = JSON.stringify([from, to, smoothing, log_x, this.view.log_y, marks, this.curves.map((c) => [c.key, c.run, c.label, c.style, id_of(c.points), c.points.length])]);
+    if (this.chart && what === this.drawn) return;
+    this.drawn = what;
     const log_y = this.view.log_y && this.options.log === true;
     // Chart.js keeps a scale's kind for life.
     if (this.chart && (this.scale_kind("x") !== (this.view.log_x ? "logarithmic" : "linear") || this.scale_kind("y") !== (log_y ? "logarithmic" : "linear"))) this.forget();
@@ -88,25 +92,26 @@ export class LineChart {
         elements: { point: { radius: 0 }, line: { tension: 0, borderJoinStyle: "round" } },
         scales: {
           x: { type: this.view.log_x ? "logarithmic" : "linear", ...axis,
-            ticks: { color: c.soft, font, padding: 6, maxTicksLimit: 6, maxRotation: 0, callback: (x) => tick(Number(x), this.view.log_x, count) } },
+            ticks: { color: c.soft, font, padding: 6, maxTicksLimit: 6, maxRotation: 0, callback: (x) => thinned(Number(x), this.view.log_x, count) } },
           y: { type: log_y ? "logarithmic" : "linear", ...axis, beginAtZero: this.options.zero,
-            afterFit: (scale) => { scale.width = 62; },  // charts below each other share their steps
-            ticks: { color: c.soft, font, padding: 6, maxTicksLimit: 6, callback: (y) => tick(Number(y), log_y, (v) => format(v, unit)) } },
+            afterFit: (scale) => { scale.width = 56; },  // charts below each other share their steps
+            ticks: { color: c.soft, font, padding: 6, maxTicksLimit: 6, callback: (y) => thinned(Number(y), log_y, (v) => tick(v, unit)) } },
         },
       },
     });
   }
 
   private datasets_of(curve: Curve, log_y: boolean): ChartDataset<"line", Point[]>[] {
-    const c = colours(), colour = c.lines[curve.colour % c.lines.length];
+    const c = colours(), colour = c.lines[curve.style % c.lines.length];
     const seen = log_y || this.view.log_x ? curve.points.filter((p) => (!log_y || p.y > 0) && (!this.view.log_x || p.x > 0)) : curve.points;
-    const line = { borderColor: colour, borderDash: DASHES[curve.dash % DASHES.length], borderWidth: 1.6 };
+    const line = { borderColor: colour, borderDash: DASHES[curve.style % DASHES.length], borderWidth: 1.6 };
     if (curve.rare) return [{ ...line, data: seen, pointRadius: seen.length > 60 ? 0 : 3, pointBackgroundColor: c.ground, pointBorderColor: colour, pointBorderWidth: 1.6 }];
     if (this.view.smoothing === 0) return [{ ...line, data: seen, pointRadius: seen.length === 1 ? 3 : 0 }];
     return [{ ...line, data: smooth(seen, this.view.smoothing) }, { ...line, data: seen, borderWidth: 1, borderColor: `${colour}44`, borderDash: [] }];
   }
 
-  // What happened, as lines through the curves; more than fit stay in the list alone.
+  // What happened, above the curves; what may have changed them is a line through them. More checkpoints than fit stay in
+  // the list alone.
   private draw_marks(): Plugin<"line"> {
     return {
       id: "marks",
@@ -117,17 +122,16 @@ export class LineChart {
         ctx.font = "10px sans-serif";
         ctx.textAlign = "center";
         for (const mark of seen) {
-          if (!mark.bad && seen.length > 40) continue;
+          if (mark.quiet && seen.length > 40) continue;
           const at = Math.round(x.getPixelForValue(mark.step)) + 0.5;
           ctx.strokeStyle = ctx.fillStyle = mark.bad ? c.bad : c.soft;
-          ctx.globalAlpha = mark.bad ? 0.9 : 0.45;
+          ctx.fillText(mark.symbol, at, area.top - 3);
+          if (mark.quiet) continue;
           ctx.setLineDash(mark.bad ? [] : [2, 3]);
           ctx.beginPath();
           ctx.moveTo(at, area.top);
           ctx.lineTo(at, area.bottom);
           ctx.stroke();
-          ctx.globalAlpha = 1;
-          ctx.fillText(mark.symbol, at, area.top - 3);
         }
         ctx.restore();
       },
@@ -143,7 +147,7 @@ export class LineChart {
       const exact = value(curve.key, p && !Number.isNaN(p.y) ? p.y : null, this.options.unit);
       exact.dataset.run = curve.run;
       exact.dataset.step = p ? String(p.x) : "";
-      return h("li", {}, this.curves.length > 1 && swatch(curve.colour, curve.dash), this.curves.length > 1 && h("span", { class: "name" }, curve.label), exact,
+      return h("li", {}, this.curves.length > 1 && swatch(curve.style, curve.rare), this.curves.length > 1 && h("span", { class: "name" }, curve.label), exact,
         p && step !== null && h("small", {}, `step ${whole(p.x)}`));
     }));
     const longest = this.curves.length > 0 ? this.curves.map((c) => `${c.label} ${format(last_of(c.points)?.y, this.options.unit)}`).join(", ") : "";
@@ -211,11 +215,15 @@ export class LineChart {
 }
 
 // A short piece of the line that a curve is drawn with.
-export function swatch(colour: number, dash: number): SVGElement {
-  const space = "http://www.w3.org/2000/svg", svg = document.createElementNS(space, "svg"), line = document.createElementNS(space, "line");
-  for (const [name, v] of Object.entries({ width: "22", height: "8", "aria-hidden": "true" })) svg.setAttribute(name, v);
-  for (const [name, v] of Object.entries({ x1: "0", x2: "22", y1: "4", y2: "4", "stroke-width": "2.5", class: `line-${1 + (colour % 6)}`, "stroke-dasharray": DASHES[dash % DASHES.length].join(" ") })) line.setAttribute(name, v);
-  svg.append(line);
+export function swatch(style: number, points = false): SVGElement {
+  const make = (tag: string, attributes: Record<string, string | number>): SVGElement => {
+    const element = document.createElementNS("http://www.w3.org/2000/svg", tag);
+    for (const [name, v] of Object.entries(attributes)) element.setAttribute(name, String(v));
+    return element;
+  };
+  const svg = make("svg", { width: 22, height: 8, "aria-hidden": "true", class: `line-${1 + (style % 6)}` });
+  svg.append(make("line", { x1: 0, x2: 22, y1: 4, y2: 4, "stroke-width": 2.5, "stroke-dasharray": DASHES[style % DASHES.length].join(" ") }));
+  if (points) svg.append(make("circle", { cx: 11, cy: 4, r: 3, "stroke-width": 1.6 }));
   return svg;
 }
 
@@ -230,10 +238,19 @@ export function smooth(points: Point[], weight: number): Point[] {
   });
 }
 
-function tick(x: number, log: boolean, text: (x: number) => string): string | null {
+// Of a logarithmic axis 1, 2 and 5 are named.
+function thinned(x: number, log: boolean, text: (x: number) => string): string | null {
   if (!log || x <= 0) return text(x);
   const first = Math.round(x / 10 ** Math.floor(Math.log10(x) + 1e-9));
   return first === 1 || first === 2 || first === 5 ? text(x) : null;
+}
+
+// Points are only ever appended to an array, so that it and its length say what is in it.
+const ids = new WeakMap<Point[], number>();
+let num_ids = 0;
+function id_of(points: Point[]): number {
+  if (!ids.has(points)) ids.set(points, ++num_ids);
+  return ids.get(points)!;
 }
 
 function last_of(points: Point[]): Point | null { return points.length > 0 ? points[points.length - 1] : null; }

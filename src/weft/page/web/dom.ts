@@ -33,7 +33,7 @@ export function fact(label: string, content: Child, note: Child = null): HTMLEle
   return h("div", { class: "fact" }, h("dt", {}, label), h("dd", {}, content, note && h("small", {}, note)));
 }
 
-export interface Column { name: string; numeric?: boolean }
+export interface Column { name: string; numeric?: boolean; wide?: boolean }  // wide: sentences
 
 // A table that scrolls by itself where it is wider or longer than its place. It stays as it is (also to the keyboard) while
 // what it shows does.
@@ -53,7 +53,7 @@ export class Table {
     this.columns = columns;
     const head = h("tr", {}, ...columns.map((c) => h("th", { scope: "col", class: c.numeric ? "number" : undefined }, c.name)));
     const line = (row: Child[]): HTMLElement => h("tr", {}, ...row.map((cell, i) => i === 0
-      ? h("th", { scope: "row" }, cell) : h("td", { class: columns[i].numeric ? "number" : undefined }, cell)));
+      ? h("th", { scope: "row" }, cell) : h("td", { class: columns[i].numeric ? "number" : columns[i].wide ? "wide" : undefined }, cell)));
     put(this.element, h("table", {}, h("caption", { class: "unseen" }, this.caption), h("thead", {}, head), h("tbody", {}, ...rows.map(line)), foot && h("tfoot", {}, line(foot))));
     return true;
   }

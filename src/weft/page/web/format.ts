@@ -1,16 +1,15 @@
 // Numbers as people read them: three or four digits and a unit, the same everywhere on the page.
 
-export type Unit = "" | "count" | "nats" | "share" | "s" | "bytes" | "bytes/s" | "tokens" | "tokens/s" | "W" | "J" | "°C" | "Hz" | "money";
+export type Unit = "" | "count" | "nats" | "score" | "share" | "s" | "bytes" | "bytes/s" | "tokens" | "tokens/s" | "W" | "J" | "°C" | "Hz" | "money";
 
 export const MISSING = "–";
 
-// Three digits, but four of what is compared closely (losses): 2.341, 0.0123, 1.20e-5.
+// So many significant digits: 2.341, 0.0123, 1.20e-5.
 function digits(x: number, significant: number): string {
   const size = Math.abs(x);
   if (size === 0) return "0";
   if (size < 1e-3 || size >= 1e6) return x.toExponential(significant - 1).replace(/\.?0+e/, "e").replace("e+", "e");
-  const before = Math.max(1, Math.floor(Math.log10(size)) + 1);
-  return x.toFixed(Math.max(0, Math.min(significant - before, 6)));
+  return x.toFixed(Math.max(0, significant - 1 - Math.floor(Math.log10(size))));
 }
 
 function scaled(x: number, base: number, names: string[]): [string, string] {
@@ -35,7 +34,7 @@ export function whole(x: number): string {
 
 export function duration(s: number): string {
   const size = Math.abs(s);
-  if (size === 0) return "0 s";
+  if (Number.isInteger(s) && size < 60) return `${s} s`;
   if (size < 1e-3) return `${digits(s * 1e6, 3)} µs`;
   if (size < 1) return `${digits(s * 1e3, 3)} ms`;
   if (size < 60) return `${digits(s, 3)} s`;
@@ -50,8 +49,8 @@ export function format(x: number | null | undefined, unit: Unit = ""): string {
   if (!Number.isFinite(x)) return x > 0 ? "∞" : "−∞";
   switch (unit) {
     case "count": return count(x);
-    case "nats": return digits(x, 4);
-    case "share": return `${digits(100 * x, Math.abs(x) < 0.1 ? 2 : 3).replace(/\.0+$/, "")}\u00a0%`;
+    case "nats": case "score": return digits(x, 4);  // they are compared closely
+    case "share": return `${(100 * x).toFixed(1)}\u00a0%`;
     case "s": return duration(x);
     case "bytes": return scaled(x, 1024, ["B", "KiB", "MiB", "GiB", "TiB", "PiB"]).join("\u00a0");
     case "bytes/s": return `${format(x, "bytes")}/s`;
@@ -62,8 +61,14 @@ export function format(x: number | null | undefined, unit: Unit = ""): string {
     case "°C": return `${digits(x, 3)}\u00a0°C`;
     case "Hz": return scaled(x, 1000, ["Hz", "kHz", "MHz", "GHz"]).join("\u00a0");
     case "money": return x.toFixed(x < 100 ? 2 : 0);
-    default: return digits(x, 4);
+    default: return digits(x, 3);
   }
+}
+
+// Beside an axis: no digit that says nothing, and units only where they scale.
+export function tick(x: number, unit: Unit): string {
+  const text = unit === "tokens/s" || unit === "count" ? count(x) : unit === "nats" || unit === "score" || unit === "" ? digits(x, 4) : format(x, unit);
+  return text.replace(/(\.\d*?)0+(?=\D|$)/, "$1").replace(/\.(?=\D|$)/, "");
 }
 
 // Local time; the day only where it is not today's.

@@ -13,14 +13,17 @@ export interface HeatData {
   axis: [string, string];          // what stands below the first and the last column
 }
 
-const LABELS = 132, ROOM = 10;  // CSS pixels: labels of rows, the lowest height of a row that has one
+// CSS pixels: labels of rows; the height of a row that has one; the widest cell; the height that more rows share.
+const LABELS = 150, ROW = 14, WIDEST = 44, HEIGHT = 800;
+const LABELLED = 120;  // rows
 
 export class HeatMap {
   readonly element: HTMLElement;
-  private readonly canvas = h("canvas", { role: "img" });
+  private readonly canvas = h("canvas", { role: "img", "aria-label": "nothing yet" });
   private readonly frame: HTMLElement;
   private readonly readout = h("p", { class: "readout", "aria-live": "polite" });
   private readonly scale = h("p", { class: "scale" });
+  private readonly axis = h("p", { class: "axis" });
   private data: HeatData | null = null;
   private at: [number, number] | null = null;  // row, column
   private range: [number, number] = [0, 1];
@@ -28,7 +31,7 @@ export class HeatMap {
 
   constructor(title: string, private readonly hint: string) {
     this.frame = h("div", { class: "heat", tabindex: 0, role: "group", "aria-label": `${title}: map. Arrow keys read its numbers.` }, this.canvas);
-    this.element = h("div", {}, this.scale, this.frame, this.readout);
+    this.element = h("div", {}, this.scale, this.frame, this.axis, this.readout);
     this.frame.addEventListener("pointermove", (e) => this.read(e));
     this.frame.addEventListener("pointerdown", (e) => this.read(e));
     this.frame.addEventListener("keydown", (e) => this.on_key(e));
@@ -54,6 +57,7 @@ export class HeatMap {
       ctx.fillRect(i, 0, 1, 1);
     }
     put(this.scale, value(`${data.key}.least`, this.range[0], data.unit), ramp, value(`${data.key}.greatest`, this.range[1], data.unit), data.log && " logarithmic");
+    put(this.axis, h("span", {}, data.axis[0]), data.columns.length > 1 && h("span", {}, data.axis[1]));
     this.tell();
     this.draw();
   }
@@ -66,19 +70,22 @@ export class HeatMap {
   }
 
   private row_height(): number {
-    return Math.max(1, Math.min(16, Math.floor(420 / this.data!.rows.length)));
+    return this.data!.rows.length <= LABELLED ? ROW : Math.max(1, Math.floor(HEIGHT / this.data!.rows.length));
   }
-  private label_width(): number { return this.row_height() >= ROOM ? Math.min(LABELS, this.frame.clientWidth / 3) : 0; }
+  private label_width(): number { return this.row_height() === ROW ? Math.min(LABELS, this.frame.clientWidth / 3) : 0; }
+  private cell_width(): number { return Math.min(WIDEST, (this.frame.clientWidth - this.label_width()) / this.data!.columns.length); }
 
   private draw(): void {
     const data = this.data, width = this.frame.clientWidth;
     if (!data || width === 0) return;
-    const dots = window.devicePixelRatio || 1, high = this.row_height(), height = data.rows.length * high + 18, left = this.label_width();
+    const dots = window.devicePixelRatio || 1, high = this.row_height(), height = data.rows.length * high, left = this.label_width();
     Object.assign(this.canvas, { width: Math.round(width * dots), height: Math.round(height * dots) });
     Object.assign(this.canvas.style, { width: `${width}px`, height: `${height}px` });
     const ctx = this.canvas.getContext("2d")!, c = colours();
+    Object.assign(this.axis.style, { paddingLeft: `${left}px`, width: `${left + data.columns.length * this.cell_width()}px` });
     ctx.scale(dots, dots);
-    const cell = (width - left) / data.columns.length, gap_x = cell >= 8 ? 1 : 0, gap_y = high >= 8 ? 1 : 0;
+    const cell = this.cell_width(), gap_x = cell >= 14 ? 1 : 0, gap_y = high === ROW ? 1 : 0;
+    const edge = (i: number): number => left + Math.round(i * cell * dots) / dots;
     ctx.font = `11px ${getComputedStyle(document.body).fontFamily}`;
     ctx.textBaseline = "middle";
     data.values.forEach((row, r) => {
@@ -87,21 +94,15 @@ export class HeatMap {
         ctx.fillText(shortened(ctx, data.rows[r], left - 8), 0, (r + 0.5) * high);
       }
       row.forEach((x, i) => {
-        if (x === null || (data.log && x <= 0)) return this.draw_gap(ctx, left + i * cell, r * high, cell - gap_x, high - gap_y, c.grid);
+        if (x === null || (data.log && x <= 0)) return this.draw_gap(ctx, edge(i), r * high, cell - gap_x, high - gap_y, c.grid);
         ctx.fillStyle = heat(this.share(x));
-        ctx.fillRect(left + i * cell, r * high, Math.max(0.5, cell - gap_x), high - gap_y);
+        ctx.fillRect(edge(i), r * high, Math.max(0.5, edge(i + 1) - edge(i) - gap_x), high - gap_y);
       });
     });
-    ctx.fillStyle = c.soft;
-    ctx.textAlign = "left";
-    ctx.fillText(data.axis[0], left, height - 7);
-    ctx.textAlign = "right";
-    ctx.fillText(data.axis[1], width, height - 7);
-    ctx.textAlign = "left";
     if (!this.at) return;
     ctx.strokeStyle = c.ink;
     ctx.lineWidth = 2;
-    ctx.strokeRect(left + this.at[1] * cell, this.at[0] * high, Math.max(2, cell - gap_x), high - gap_y);
+    ctx.strokeRect(edge(this.at[1]), this.at[0] * high, Math.max(2, cell - gap_x), high - gap_y);
   }
 
   // No number: a dash, which no colour of the scale is.
@@ -114,7 +115,7 @@ export class HeatMap {
     if (!this.data) return;
     const box = this.canvas.getBoundingClientRect(), left = this.label_width();
     const row = Math.floor((event.clientY - box.top) / this.row_height());
-    const column = Math.floor(((event.clientX - box.left - left) / (box.width - left)) * this.data.columns.length);
+    const column = Math.floor((event.clientX - box.left - left) / this.cell_width());
     const inside = row >= 0 && row < this.data.rows.length && column >= 0 && column < this.data.columns.length;
     this.go(inside ? [row, column] : null);
   }

@@ -20,7 +20,7 @@ import { Panel, State } from "./state";
 import { toolbar } from "./toolbar";
 import { View } from "./view";
 
-const HEAT_COLUMNS = 120, OFTEN_MS = 1000, MACHINE_MS = 2000;
+const HEAT_COLUMNS = 120, OFTEN_MS = 1000, MACHINE_MS = 2000, HIDDEN_MS = 15000;
 
 const view = new View();
 const s: State = { view, now: 0, lines: [], shown: [], run: null, names: [], curves: new CurveStore(), plan: null, heat: null, machine: null };
@@ -28,7 +28,7 @@ let clock_ahead_s = 0;      // the server's clock beside this one
 let plan_of = "", heat_of = "", counts = "";
 let details_old = true;     // something of the run with the details is another than when it was asked
 let names_old = true;
-let connected = true, problem = "";
+let connected = true, problem = "", asked = false;
 
 const panels: Panel[] = [progress_panel(), learning_panel(view), speed_panel(view), memory_panel(), waits_panel(view), events_panel(), machine_panel(),
   experts_panel(view), gradients_panel(), others_panel(view, () => refresh()), tensors_panel(), recipe_panel()];
@@ -81,6 +81,7 @@ function refresh(): void {
       again = false;
       try {
         await ask();
+        asked = true;
         problem = "";
       } catch (error) {
         problem = error instanceof api.Refused ? error.message : "The server does not answer.";
@@ -206,7 +207,7 @@ function show(): void {
   if (notice.textContent !== text) notice.textContent = text;
   title.textContent = run ? run.name : "weft";
   where.textContent = run ? `${run.path} · ${run.id}` : "";
-  document.title = run ? `${run.state === "running" && run.total ? format(run.step / run.total, "share") : run.state} · step ${whole(run.step)} · ${run.name}` : "weft";
+  document.title = run ? title_of(run) : "weft";
   run_list.show(s.lines, s.shown);
   panels.forEach((panel, i) => {
     // Shown first: a chart measures its place.
@@ -215,7 +216,11 @@ function show(): void {
     sections[i].hidden = links[i].hidden = !any;
   });
   bar.hidden = s.names.length === 0;
-  document.documentElement.dataset.ready = run && s.curves.last_step(run.run) > 0 ? "yes" : "no";
+  document.documentElement.dataset.ready = asked ? "yes" : "no";
+}
+
+function title_of(run: api.Run): string {
+  return `${run.state === "running" && run.total ? format(run.step / run.total, "share") : run.state} · step ${whole(run.step)} · ${run.name}`;
 }
 
 function jump(event: Event, id: string): void {
@@ -230,15 +235,23 @@ view.on_changed(refresh);
 on_colours_changed(() => {
   for (const panel of panels) panel.redraw?.();
 });
-document.addEventListener("visibilitychange", () => {
-  if (document.hidden) return;
-  details_old = names_old = true;
-  refresh();
-});
-api.follow(on_changes, (yes) => {
+const stream = new api.Stream(on_changes, (yes) => {
   if (yes && !connected) details_old = names_old = true;  // what happened meanwhile
   connected = yes;
   draw();
 });
-refresh();
+function look(): void {
+  if (document.hidden) return stream.close();
+  stream.open();
+  details_old = names_old = true;
+  refresh();
+}
+document.addEventListener("visibilitychange", look);
+addEventListener("pagehide", () => stream.close());
+addEventListener("pageshow", (event) => { if (event.persisted) look(); });
+// The title of a tab in the background goes on.
+setInterval(() => {
+  if (document.hidden && s.run) void api.run(s.run.run).then((run) => { document.title = title_of(run); }, () => undefined);
+}, HIDDEN_MS);
+look();
 void watch_machine();

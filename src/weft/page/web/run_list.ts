@@ -21,7 +21,7 @@ export class RunList {
       return [h("button", { type: "button", class: "link", "aria-current": main ? "true" : undefined, title: l.path, click: () => this.look_at(l.run) }, l.name),
         h("span", { "data-cell": `state-${l.run}` }), h("span", { "data-cell": `step-${l.run}`, class: "number" }), h("span", { "data-cell": `left-${l.run}` }), h("span", { "data-cell": `loss-${l.run}` }),
         h("label", {}, h("input", { type: "checkbox", checked: at >= 0, disabled: main, "aria-label": `Draw the curves of ${l.name}`, change: (e) => this.overlay(l.run, (e.target as HTMLInputElement).checked) }),
-          at >= 0 && shown.length > 1 && swatch(at, 0))];
+          at >= 0 && shown.length > 1 && swatch(at))];
     }), [lines.map((l) => [l.run, l.name]), shown]);
     for (const l of lines) {
       this.cell(`state-${l.run}`, state_of(l.state));

@@ -11,6 +11,7 @@ export interface ChartSpec extends ChartOptions {
   id: string;
   wants(names: Name[]): string[];
   label?(name: string): string;
+  alone?: boolean;  // only of the run with the details: its curves differ in what they are of
 }
 
 export class ChartGrid {
@@ -50,18 +51,18 @@ export class ChartGrid {
 }
 
 function curves_of(spec: ChartSpec, s: State): Curve[] {
-  const names = spec.wants(s.names), several = s.shown.length > 1;
-  return s.shown.flatMap((run, r) => names.map((name, n): Curve => {
+  const names = spec.wants(s.names), runs = spec.alone ? s.shown.slice(0, 1) : s.shown, several = runs.length > 1;
+  return runs.flatMap((run, r) => names.map((name, n): Curve => {
     const what = spec.label?.(name) ?? name;
-    return { key: name, run: String(run), label: !several ? what : names.length > 1 ? `${name_of(s, run)}: ${what}` : name_of(s, run),
-      colour: several ? r : n, dash: several && names.length === 1 ? r : n, points: s.curves.of(run, name),
+    return { key: name, run: String(run), label: !several ? what : names.length > 1 ? `${what}, ${name_of(s, run)}` : name_of(s, run),
+      style: several ? r : n, points: s.curves.of(run, name),
       rare: s.names.find((x) => x.name === name)?.kind !== "step" };
   }));
 }
 
 export function unit_of(name: Name): Unit {
   const units: Record<string, Unit> = { nats: "nats", s: "s", bytes: "bytes", "tokens/s": "tokens/s", fraction: "share" };
-  return units[name.unit] ?? "";
+  return units[name.unit] ?? (name.kind === "task" ? "score" : "");
 }
 
 export function some_of(...wanted: string[]): (names: Name[]) => string[] {

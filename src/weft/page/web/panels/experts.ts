@@ -10,7 +10,7 @@ const is_load = (name: string): boolean => /^(mtp_)?expert_load\.\d+\.max_over_m
 export function experts_panel(view: View): Panel {
   const map = new HeatMap("Load of experts", "Tokens of the last step's global batch. Point at a cell, or use the arrow keys, for its number.");
   const map_part = h("div", {}, h("h3", {}, "Tokens of each expert, last step"), map.element);
-  const grid = new ChartGrid(view, [{ id: "expert_load", title: "Fullest expert", unit: "", about: "beside the mean of its layer, of the first six layers", zero: true,
+  const grid = new ChartGrid(view, [{ id: "expert_load", title: "Fullest expert", unit: "", about: "beside the mean of its layer, of the first six layers", zero: true, alone: true,
     wants: (names) => names.map((n) => n.name).filter(is_load).slice(0, 6), label: (n) => n.replace(/expert_load\.(\d+)\.max_over_mean/, "layer $1").replace("_layer", " layer") }]);
   return {
     id: "experts", title: "Experts", body: h("div", {}, map_part, grid.element),

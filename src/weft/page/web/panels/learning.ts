@@ -26,7 +26,7 @@ export function learning_panel(view: View): Panel {
       task_grid.update(s);
       const results = s.run?.tasks ?? [];
       task_part.hidden = results.length === 0;
-      tasks.rows(results.map((t) => [t.name, value(t.name, t.value), value(`${t.name}_stderr`, t.stderr), value(`${t.name}.step`, t.step, "count")]), results);
+      tasks.rows(results.map((t) => [t.name, value(t.name, t.value, "score"), value(`${t.name}_stderr`, t.stderr), value(`${t.name}.step`, t.step, "count")]), results);
       return any || results.length > 0;
     },
     redraw() {

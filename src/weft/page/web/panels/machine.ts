@@ -24,7 +24,7 @@ export function machine_panel(): Panel {
         ...m.energy.map((e) => fact(`Power, ${e.name}`, value(`machine.watts.${e.name}`, e.watts, "W"))),
         ...hottest(m.temperatures).map((t) => fact("Hottest", value("machine.celsius", t.celsius, "°C"), t.name)),
         ...m.pressure.map((p) => fact(`Waiting for ${p.name}`, value(`machine.pressure.${p.name}`, p.some_10s === null ? null : p.some_10s / 100, "share"), "of the last 10 s")));
-      const mine = m.disks.filter((d) => s.shown.includes(d.run));
+      const mine = m.disks.filter((d, i) => s.shown.includes(d.run) && m.disks.findIndex((x) => x.path === d.path && s.shown.includes(x.run)) === i);
       disks.rows(mine.map((d) => [d.path, value(`disk.${d.run}.free`, d.free_bytes, "bytes"), value(`disk.${d.run}.total`, d.total_bytes, "bytes")]), mine);
       traffic.rows([...m.devices.map((d) => [d.name, value(`device.${d.name}.read`, d.read_bytes_per_s, "bytes/s"), value(`device.${d.name}.written`, d.written_bytes_per_s, "bytes/s"), "", ""]),
         ...m.network.map((n) => [n.name, value(`network.${n.name}.received`, n.received_bytes_per_s, "bytes/s"), value(`network.${n.name}.sent`, n.sent_bytes_per_s, "bytes/s"),

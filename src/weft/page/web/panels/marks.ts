@@ -1,9 +1,9 @@
 // What happened to a run, in one list: for the curves (by step) and for people.
-import { Run, RunEvent } from "../api";
+import { Checkpoint, Run, RunEvent } from "../api";
 import { Mark } from "../charts";
 import { format, whole } from "../format";
 
-export interface Happening { time: number | null; step: number | null; symbol: string; kind: string; text: string; bad: boolean }
+export interface Happening { time: number | null; step: number | null; symbol: string; kind: string; text: string; bad: boolean; checkpoint?: Checkpoint }
 
 const GOOD_CAUSES = ["finished", "preempted", "moved"];
 const number = (x: unknown): number | null => (typeof x === "number" ? x : null);
@@ -39,14 +39,14 @@ export function happenings(run: Run): Happening[] {
     const bad = a.status !== 0 && a.status !== 75 && a.status !== 130;
     all.push({ time: a.ended, step: null, symbol: bad ? "✕" : a.status === 0 ? "✓" : "■", kind: `attempt ${a.attempt} ends`, text: [a.status !== null && `status ${a.status}`, a.reason].filter((t) => t).join(": "), bad });
   }
-  for (const c of run.checkpoints) if (c.time) all.push({ time: c.time, step: c.step, symbol: "◆", kind: "checkpoint", text: format(c.bytes, "bytes"), bad: false });
+  for (const c of run.checkpoints) if (c.time) all.push({ time: c.time, step: c.step, symbol: "◆", kind: "checkpoint", text: "", bad: false, checkpoint: c });
   return all.map((x, i) => ({ x, i })).sort((a, b) => (b.x.time ?? 0) - (a.x.time ?? 0) || b.i - a.i).map(({ x }) => x);
 }
 
 // What stands on the curves. A first beginning and an end in peace say nothing there.
 export function marks_of(run: Run): Mark[] {
   const marks = run.events.filter((e) => !["finished", "stopped", "fleet", "waiting", "straggler_over"].includes(e.event) && !(e.event === "started" && number(e.attempt) === 1))
-    .map(of_event).filter((x) => x.step !== null).map(({ step, symbol, bad }): Mark => ({ step: step!, symbol, bad }));
-  const restarts = run.attempts.filter((a) => a.attempt > 1 && a.from_step != null).map((a): Mark => ({ step: a.from_step!, symbol: "↻", bad: false }));
-  return [...run.checkpoints.map((c): Mark => ({ step: c.step, symbol: "◆", bad: false })), ...restarts, ...marks];
+    .map(of_event).filter((x) => x.step !== null).map(({ step, symbol, bad }): Mark => ({ step: step!, symbol, bad, quiet: false }));
+  const restarts = run.attempts.filter((a) => a.attempt > 1 && a.from_step != null).map((a): Mark => ({ step: a.from_step!, symbol: "↻", bad: false, quiet: false }));
+  return [...run.checkpoints.map((c): Mark => ({ step: c.step, symbol: "◆", bad: false, quiet: true })), ...restarts, ...marks];
 }

@@ -55,7 +55,7 @@ function refresh(list: HTMLElement, n: Name): void {
 }
 
 export function recipe_panel(): Panel {
-  const list = new Table("Recipe", [{ name: "Key" }, { name: "Value" }]);
+  const list = new Table("Recipe", [{ name: "Key" }, { name: "Value", wide: true }]);
   return {
     id: "recipe", title: "Recipe", body: h("details", {}, h("summary", {}, "Every key"), list.element),
     update(s) {

@@ -9,7 +9,7 @@ import { ChartGrid, some_of } from "./curves";
 export const SPEED = ["tokens_per_s", "step_time_s", "mfu"];
 
 export function speed_panel(view: View): Panel {
-  const facts = h("dl", { class: "facts" }), stragglers = h("div");
+  const facts = h("dl", { class: "facts" }), stragglers = h("div", { class: "apart" });
   const times = new Table("Where the time went", [{ name: "Part" }, { name: "Recent", numeric: true }, { name: "", numeric: true }, { name: "Whole run", numeric: true }, { name: "", numeric: true }]);
   const time_part = h("div", {}, h("h3", {}, "Where the time went"), times.element, h("p", { class: "why" }, "Of the first rank. What it waits for others is communication that no computing hides."));
   const grid = new ChartGrid(view, [

@@ -1,21 +1,24 @@
 // What do ranks wait for, and what do they send?
+import { Name } from "../api";
 import { h, Table, value } from "../dom";
 import { Panel } from "../state";
 import { View } from "../view";
-import { ChartGrid } from "./curves";
+import { ChartGrid, some_of } from "./curves";
 import { ranks_in_words } from "./memory";
 
 export const is_wait = (name: string): boolean => name === "data_s" || name.startsWith("waits_s.");
 
 export function waits_panel(view: View): Panel {
-  const grid = new ChartGrid(view, [{ id: "waits", title: "Waiting", unit: "s", about: "seconds of a step, first rank", zero: true,
-    wants: (names) => names.map((n) => n.name).filter(is_wait), label: (n) => (n === "data_s" ? "reading samples" : `on ${n.slice("waits_s.".length)}`) }]);
+  const grid = new ChartGrid(view);
+  const title = (name: string): string => (name === "data_s" ? "Reading samples" : `Waiting on ${name.slice("waits_s.".length)}`);
+  const waits = (names: Name[]): string[] => names.map((n) => n.name).filter(is_wait);
   const sent = new Table("What ranks send in a step, as planned", [{ name: "Ranks" }, { name: "Axis" }, { name: "Collective" }, { name: "Calls", numeric: true }, { name: "Sent by one rank", numeric: true }]);
   const sent_part = h("div", {}, h("h3", {}, "What ranks send in a step"), h("p", { class: "why" }, "As planned."), sent.element);
   return {
     id: "waits", title: "Waiting and sending", body: h("div", {}, grid.element, sent_part),
-    wants: (names) => grid.wants(names),
+    wants: waits,
     update(s) {
+      grid.set(waits(s.names).map((name) => ({ id: name, title: title(name), unit: "s", about: "of a step, first rank", zero: true, wants: some_of(name) })));
       const any = grid.update(s), classes = s.plan?.available ? s.plan.classes : [];
       const rows = classes.flatMap((c) => c.communication.map((x) => ({ ...x, c })));
       sent_part.hidden = rows.length === 0;
