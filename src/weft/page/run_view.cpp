@@ -8,6 +8,7 @@
 
 #include "weft/base/error.h"
 #include "weft/base/json.h"
+#include "weft/base/plain_file.h"
 #include "weft/checkpoint/disk_space.h"
 #include "weft/recipe/recipe_keys.h"
 #include "weft/records/progress.h"

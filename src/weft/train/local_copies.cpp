@@ -88,6 +88,7 @@ LocalCopy::~LocalCopy() {
 
 void LocalCopy::write() {
   create_folders(share_.parent_path());
+  fs::permissions(share_.parent_path(), fs::perms::owner_all);  // its owner's alone; fails where that is somebody else
   DurableFolder folder(share_);
   const fs::path& here = folder.building();
   LocalShare share{.name = {.step = step(), .rank = rank(), .ranks = ranks_.size()},

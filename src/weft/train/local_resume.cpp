@@ -33,7 +33,6 @@ class LocalResume {
  public:
   LocalResume(const Recipe& recipe, Communicator& ranks, int num_threads)
       : recipe_(recipe), run_(recipe.run.dir), ranks_(ranks), num_threads_(num_threads) {
-    if (recipe.checkpoint.local_dir.empty()) return;
     const std::string life = first_text(ranks_, leads() ? local_life_of(run_) : "");
     if (life.empty()) return;
     life_ =
@@ -146,7 +145,7 @@ class LocalResume {
                               fmt::format("the local copy of step {} is of another recipe; to go on from an older "
                                           "checkpoint without it, remove {} on each host",
                                           copy.step, life_.string()),
-                              copy.step);
+                              copy.step, Islands());
       } catch (const ConfigError& e) { refusal = e.what(); }
     });
     refusal = first_text(ranks_, refusal);
@@ -187,6 +186,7 @@ int64_t newest_named(const fs::path& run, Communicator& ranks) {
 
 FoundCheckpoint find_state_to_resume(const Recipe& recipe, Communicator& ranks, int num_threads) {
   const fs::path run = recipe.run.dir;
+  if (recipe.checkpoint.local_dir.empty()) return find_checkpoint_to_resume(run, ranks, num_threads);
   LocalResume local(recipe, ranks, num_threads);
   const int64_t newest = newest_named(run, ranks);
   if (const auto made = local.make_newer_than(newest)) return {.path = made, .notes = local.notes()};
