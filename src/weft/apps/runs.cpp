@@ -30,6 +30,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
+static_assert(kStoppedBySignal == kExitPreempted && kStoppedByCtrlC == kExitInterrupted);
+
 // --- the index and the runs in it ---
 
 fs::path index_file_of(const RunsOptions& o) {
@@ -232,7 +234,8 @@ Report diff_report(const RunFacts& a, const RunFacts& b, const RunDiff& diff) {
   };
   Report report{{"a", title(a)}, {"b", title(b)}};
   if (diff.differences.empty()) {
-    report["likely_matters_first"] = "nothing: recipe, data, code and machine are the same";
+    report["likely_matters_first"] =
+        diff.not_known.empty() ? "nothing: recipe, data, code and machine are the same" : "nothing that is known";
   } else {
     const RunDifference& first = diff.differences.front();
     report["likely_matters_first"] = fmt::format("{}: {}", first.what, reason_of(first.bearing));
@@ -242,6 +245,7 @@ Report diff_report(const RunFacts& a, const RunFacts& b, const RunDiff& diff) {
     report["differences"].push_back({{"bears_on", name_of(d.bearing)}, {"what", d.what}, {"a", d.a}, {"b", d.b}});
   report["results"] = Report::array();
   for (const ResultDifference& d : diff.results) report["results"].push_back(result_row(d));
+  if (!diff.not_known.empty()) report["not_known"] = diff.not_known;
   if (!diff.notes.empty()) report["notes"] = diff.notes;
   return report;
 }
@@ -251,7 +255,7 @@ Report diff_report(const RunFacts& a, const RunFacts& b, const RunDiff& diff) {
 // Runs whose losses are of other texts, or of other tokens, do not compare.
 void note_other_measures(const std::vector<RunFacts>& runs, const std::string& by) {
   if (by != "loss" && !by.starts_with("held_out.")) return;
-  for (const char* key : {"data.valid", "data.valid_fraction", "data.tokenizer", "train.objective"}) {
+  for (const char* key : kMeasureKeys) {
     std::vector<std::string> values;
     for (const RunFacts& r : runs) {
       const auto at = r.recipe.find(key);
