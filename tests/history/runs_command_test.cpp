@@ -63,6 +63,18 @@ TEST_F(RunsCommand, WithoutAnyFolderItSaysWhatToDo) {
   EXPECT_EQ(testing::weft({"runs"}).status, 2);
 }
 
+TEST_F(RunsCommand, WithoutAnIndexItGoesOnWithTheFoldersNamed) {
+  make_run(dir_ / "all/good");
+  spill(dir_ / "runs.db", "no database at all, but a text of some length: " + std::string(200, 'x'));
+  const Finished listed = runs({"list", at("all")});
+  EXPECT_EQ(listed.status, 0) << listed.err;
+  EXPECT_SAYS(listed.out, "4/4");
+  EXPECT_SAYS(listed.err, "without an index");
+  EXPECT_EQ(json_of(runs({"scan", at("all"), "--json"}))["looked_through"].size(), 1u);
+  EXPECT_EQ(runs({"list"}).status, 1);
+  EXPECT_EQ(runs({"gc"}).status, 1) << "other runs may read what is there";
+}
+
 TEST_F(RunsCommand, ScanTellsProblemsAndForgets) {
   make_run(dir_ / "all/good");
   spill(dir_ / "all/good/data.json", "{");

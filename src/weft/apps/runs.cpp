@@ -43,11 +43,7 @@ fs::path index_file_of(const RunsOptions& o) {
   throw ConfigError("where the index of runs is to lie is not known, as HOME is not set: name it with --index FILE");
 }
 
-// All runs in and below the roots, after the folders named here have become roots.
-ScannedRuns known_runs(const RunsOptions& o, const std::vector<std::string>& folders = {},
-                       ScanWay way = ScanWay::what_changed) {
-  std::vector<std::string> roots;
-  for (const std::string& folder : folders) roots.push_back(root_of(folder));
+ScannedRuns scan_index(const RunsOptions& o, std::vector<std::string>& roots, ScanWay way) {
   RunIndex index(index_file_of(o));
   if (roots.empty() && index.roots().empty()) {
     if (!is_there("runs"))
@@ -57,7 +53,23 @@ ScannedRuns known_runs(const RunsOptions& o, const std::vector<std::string>& fol
     roots.push_back(root_of("runs"));  // where recipes put them
   }
   if (!roots.empty()) index.add_roots(roots);
-  ScannedRuns scanned = scan_runs(index, way);
+  return scan_runs(index, way);
+}
+
+// All runs in and below the roots, after the folders named here have become roots. Where there can be no index, those
+// of these folders alone.
+ScannedRuns known_runs(const RunsOptions& o, const std::vector<std::string>& folders = {},
+                       ScanWay way = ScanWay::what_changed) {
+  std::vector<std::string> roots;
+  for (const std::string& folder : folders) roots.push_back(root_of(folder));
+  ScannedRuns scanned;
+  try {
+    scanned = scan_index(o, roots, way);
+  } catch (const FileError& e) {
+    if (folders.empty()) throw;  // nothing else says where runs are
+    scanned = scan_folders(roots);
+    std::cerr << "note: these folders alone are looked through, without an index: " << e.what() << "\n";
+  }
   for (const std::string& note : scanned.notes) std::cerr << "note: " << note << "\n";
   return scanned;
 }
@@ -348,7 +360,7 @@ int run_runs_scan(const RunsScanOptions& o) {
   for (const RunFacts& r : scanned.runs)
     for (const std::string& problem : r.problems) with_problems.push_back(problem);
   if (!with_problems.empty()) report["problems"] = with_problems;
-  report["looked_through"] = RunIndex(index_file_of(o)).roots();
+  report["looked_through"] = scanned.roots;
   print(report, o.json);
   return kExitOk;
 }
