@@ -1,5 +1,6 @@
 // `weft runs`, as a process.
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <algorithm>
 
@@ -73,6 +74,15 @@ TEST_F(RunsCommand, WithoutAnIndexItGoesOnWithTheFoldersNamed) {
   EXPECT_EQ(json_of(runs({"scan", at("all"), "--json"}))["looked_through"].size(), 1u);
   EXPECT_EQ(runs({"list"}).status, 1);
   EXPECT_EQ(runs({"gc"}).status, 1) << "other runs may read what is there";
+}
+
+// To read a pipe would be to wait for its writer.
+TEST_F(RunsCommand, AReportOfARunWithAPipeInPlaceOfRecordsEnds) {
+  const fs::path run = make_run(dir_ / "run");
+  ASSERT_EQ(::mkfifo((run / "events.jsonl").c_str(), 0600), 0);
+  const Finished f = testing::weft({"report", run.string()});
+  EXPECT_EQ(f.status, 1);
+  EXPECT_SAYS(f.err, "events.jsonl: is no regular file");
 }
 
 TEST_F(RunsCommand, ScanTellsProblemsAndForgets) {
