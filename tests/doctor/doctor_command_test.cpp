@@ -31,6 +31,7 @@ TEST(Doctor, LooksAtARecipeBeforeAnythingIsMade) {
   }
   for (const char* what : {"memory\n", "room for checkpoints\n", "writing\n", "locks\n", "open files"})
     EXPECT_SAYS(seen, what);
+  EXPECT_EQ(seen.find("\nroom\n"), std::string::npos) << "judged once";
   EXPECT_FALSE(std::filesystem::exists(dir / "run"));
   EXPECT_EQ(testing::weft({"doctor", (dir / "nowhere.toml").string()}).status, 1);
 }

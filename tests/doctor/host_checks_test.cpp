@@ -4,6 +4,9 @@
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 
+#include <algorithm>
+#include <cerrno>
+
 #include "support.h"
 #include "weft/doctor/disk_checks.h"
 
@@ -129,16 +132,21 @@ TEST(Disk, IsTriedAndLeftAsItWas) {
   EXPECT_TRUE(fs::is_empty(dir.path()));
 }
 
-TEST(Disk, WithoutRoomForACheckpointIsBad) {
+// With a recipe, what fits is judged once, by the rule that saves go by (judge_checkpoint_room).
+TEST(Disk, RoomIsToldWhereNobodyElseJudgesIt) {
   const TempDir dir;
-  const auto room = [&](int64_t bytes, int64_t checkpoints) {
-    return of(check_disk(dir.path(), {.checkpoint_bytes = bytes, .checkpoints = checkpoints, .probe_bytes = 1 << 20}),
-              "room")
-        .verdict;
+  const auto has_room = [&](int64_t bytes) {
+    const HealthFindings all = check_disk(dir.path(), {.checkpoint_bytes = bytes, .probe_bytes = 1 << 20});
+    return std::any_of(all.begin(), all.end(), [](const HealthFinding& f) { return f.what == "room"; });
   };
-  EXPECT_EQ(room(1, 2), HealthVerdict::good);
-  EXPECT_EQ(room(int64_t{1} << 60, 1), HealthVerdict::bad);
-  EXPECT_EQ(room(int64_t{1} << 20, int64_t{1} << 40), HealthVerdict::warning);
+  EXPECT_TRUE(has_room(0));
+  EXPECT_FALSE(has_room(1));
+}
+
+TEST(Disk, WithoutAnExchangeOfNamesSavesTakeTwoSteps) {
+  EXPECT_EQ(judge_exchange(0).verdict, HealthVerdict::good);
+  EXPECT_EQ(judge_exchange(EINVAL).verdict, HealthVerdict::advice);
+  EXPECT_EQ(judge_exchange(EROFS).verdict, HealthVerdict::bad);
 }
 
 TEST(Disk, ThatCannotBeWrittenIsBad) {

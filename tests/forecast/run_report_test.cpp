@@ -113,6 +113,17 @@ TEST(RunReport, MeansAreOfTheLayoutThatTheRunHasNow) {
   EXPECT_TRUE(reported(run).before.empty());
 }
 
+// A supervisor that was stopped, or killed, and another one in the recipe's own layout.
+TEST(RunReport, ALayoutIsNoneOfASupervisorBefore) {
+  const RunStretch two{.first_step = 1, .ranks = 2, .layout = "dp 2"}, own{.first_step = 11, .ranks = 2};
+  const std::string before = layout_event("dp 2") + started(0, 2);
+  EXPECT_EQ(stretches_in(before + "{\"event\":\"stopped\"}\n" + started(10, 2)), (std::vector{two, own}));
+  const std::string first = R"({"event":"started","attempt":1,"newest_step":10,"ranks":2)";
+  EXPECT_EQ(stretches_in(before + first + "}\n"), (std::vector{two, own})) << "it was killed";
+  EXPECT_EQ(stretches_in(before + layout_event("dp 2") + first + "}\n"), std::vector{two}) << "told again";
+  EXPECT_EQ(stretches_in(before + layout_event("dp 2") + first + ",\"layout\":\"\"}\n"), (std::vector{two, own}));
+}
+
 TEST(RunReport, StretchesAreThoseOfStepsThatWereKept) {
   const RunStretch own{.first_step = 1, .ranks = 4}, two{.first_step = 11, .ranks = 2, .layout = "dp 2"};
   EXPECT_TRUE(stretches_in("").empty());

@@ -257,14 +257,15 @@ TEST(RunFacts, DamagedRecordsArePassedOver) {
   const fs::path run = make_run(dir / "a");
   const std::string good = slurp(run / "metrics.jsonl");
   spill(run / "metrics.jsonl",
-        "\n{}\nnull\n{\"step\":-3}\n{\"step\":1e300,\"loss\":1}\n{\"step\":9,\"eval\":[1]}\n" + good +
-            "{\"step\":9,\"eval\":{\"loss\":1e999,\"accuracy\":null}}\n{\"step\":9,\"loss\":0.1");
+        "\n{}\nnull\n{\"step\":-3}\n{\"step\":1e300,\"loss\":1}\n{\"step\":9,\"eval\":[1]}\n{\"eval\":{\"step\":1},"
+        "\"step\":1e300}\n" +
+            good + "{\"step\":9,\"eval\":{\"loss\":1e999,\"accuracy\":null}}\n{\"step\":9,\"loss\":0.1");
   const RunFacts facts = read_run_facts(run);
   EXPECT_EQ(facts.step, 4) << "a torn last line counts for nothing";
   EXPECT_EQ(facts.results.at("loss"), (RunResult{2.5, 4}));
   EXPECT_EQ(facts.results.count("held_out.loss"), 0u) << "no number that is not finite";
   ASSERT_EQ(facts.problems.size(), 1u);
-  EXPECT_SAYS(facts.problems[0], "metrics.jsonl: 7 lines are no record");
+  EXPECT_SAYS(facts.problems[0], "metrics.jsonl: 8 lines are no record");
 }
 
 TEST(RunFacts, FilesThatAreNoneAreNamed) {
@@ -324,9 +325,11 @@ TEST(MetricsSummary, ReadsLinesThatBlocksCut) {
 }
 
 TEST(MetricsSummary, KnowsWhichWayResultsAreBetter) {
-  for (const char* name : {"loss", "held_out.loss", "held_out.perplexity", "grad_norm", "kl", "aux_loss"})
+  for (const char* name : {"loss", "held_out.loss", "held_out.perplexity", "grad_norm", "kl", "aux_loss",
+                           "xstest.over_refused", "toxicity.judged_toxic"})
     EXPECT_TRUE(less_is_better(name)) << name;
-  for (const char* name : {"piqa.acc", "tokens_per_s", "mfu", "held_out.accuracy", "margin", "reward_chosen"})
+  for (const char* name : {"piqa.acc", "piqa.acc_norm", "xstest.refused", "tokens_per_s", "mfu", "held_out.accuracy",
+                           "margin", "reward_chosen"})
     EXPECT_FALSE(less_is_better(name)) << name;
   EXPECT_FALSE(is_judged("piqa.acc_stderr"));
   EXPECT_TRUE(is_judged("piqa.acc"));

@@ -5,6 +5,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <chrono>
+
 #include "history/run_folders.h"
 #include "weft/base/error.h"
 #include "weft/base/number_locks.h"
@@ -42,9 +44,18 @@ TEST(RunIndex, RemembersBytesAsTheyAre) {
   RunIndex again(dir / "deep/folders/runs.db");
   EXPECT_EQ(again.roots(), (Texts{"/a", "/b"}));
   EXPECT_EQ(again.runs(), (std::vector<RunIndex::Entry>{{"/a/1", "new", "y"}, {odd, "stamp", "{}"}}));
-  again.clear_runs();
-  EXPECT_TRUE(again.runs().empty());
-  EXPECT_EQ(again.roots().size(), 2u);
+}
+
+// So it is of use on a disk that is full, or to who may only read it.
+TEST(RunIndex, OpeningOneThatIsThereWritesNothing) {
+  const TempDir dir;
+  const fs::path file = dir / "runs.db";
+  { RunIndex(file).add_roots({"/a"}); }
+  const auto long_ago = fs::file_time_type::clock::now() - std::chrono::hours(1);
+  fs::last_write_time(file, long_ago);
+  const auto before = fs::last_write_time(file);
+  { EXPECT_EQ(RunIndex(file).roots(), Texts{"/a"}); }
+  EXPECT_EQ(fs::last_write_time(file), before);
 }
 
 TEST(RunIndex, ForgetsARootWithWhatIsBelowItAlone) {

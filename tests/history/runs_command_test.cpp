@@ -1,5 +1,6 @@
 // `weft runs`, as a process.
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <algorithm>
 
@@ -61,6 +62,27 @@ TEST_F(RunsCommand, WithoutAnyFolderItSaysWhatToDo) {
   EXPECT_SAYS(f.err, "weft runs list FOLDER");
   EXPECT_EQ(runs({"list", at("nowhere")}).status, 1);
   EXPECT_EQ(testing::weft({"runs"}).status, 2);
+}
+
+TEST_F(RunsCommand, WithoutAnIndexItGoesOnWithTheFoldersNamed) {
+  make_run(dir_ / "all/good");
+  spill(dir_ / "runs.db", "no database at all, but a text of some length: " + std::string(200, 'x'));
+  const Finished listed = runs({"list", at("all")});
+  EXPECT_EQ(listed.status, 0) << listed.err;
+  EXPECT_SAYS(listed.out, "4/4");
+  EXPECT_SAYS(listed.err, "without an index");
+  EXPECT_EQ(json_of(runs({"scan", at("all"), "--json"}))["looked_through"].size(), 1u);
+  EXPECT_EQ(runs({"list"}).status, 1);
+  EXPECT_EQ(runs({"gc"}).status, 1) << "other runs may read what is there";
+}
+
+// To read a pipe would be to wait for its writer.
+TEST_F(RunsCommand, AReportOfARunWithAPipeInPlaceOfRecordsEnds) {
+  const fs::path run = make_run(dir_ / "run");
+  ASSERT_EQ(::mkfifo((run / "events.jsonl").c_str(), 0600), 0);
+  const Finished f = testing::weft({"report", run.string()});
+  EXPECT_EQ(f.status, 1);
+  EXPECT_SAYS(f.err, "events.jsonl: is no regular file");
 }
 
 TEST_F(RunsCommand, ScanTellsProblemsAndForgets) {

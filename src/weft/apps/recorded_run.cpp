@@ -2,10 +2,12 @@
 
 #include <filesystem>
 #include <fstream>
+#include <limits>
 #include <sstream>
 
 #include "weft/base/error.h"
 #include "weft/base/is_there.h"
+#include "weft/base/plain_file.h"
 #include "weft/train/autotune.h"
 #include "weft/train/checkpoint_state.h"
 
@@ -20,9 +22,10 @@ RecordedRun read_recorded_run(const std::string& name) {
   RecordedRun recorded{
       .folder = name, .recipe = parse_recipe_file((run / "recipe.toml").string(), {}), .config = {}, .metrics = {}};
   recorded.recipe = as_tuned(recorded.recipe, run);
-  if (is_there(run / "metrics.jsonl")) recorded.metrics = read_metrics(run / "metrics.jsonl");
+  constexpr int64_t kAnySize = std::numeric_limits<int64_t>::max();
+  if (is_plain_file(run / "metrics.jsonl", kAnySize)) recorded.metrics = read_metrics(run / "metrics.jsonl");
   std::stringstream events;  // of a run without a supervisor there may be none
-  if (std::ifstream file(run / "events.jsonl"); file) events << file.rdbuf();
+  if (is_plain_file(run / "events.jsonl", kAnySize)) events << std::ifstream(run / "events.jsonl").rdbuf();
   recorded.stretches = stretches_in(events.str());
   measured_steps(recorded);  // refuses a run without steps
   // The model's own folder may be gone by now; a checkpoint of an adapter has no model.

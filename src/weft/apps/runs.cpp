@@ -30,6 +30,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
+static_assert(kStoppedBySignal == kExitPreempted && kStoppedByCtrlC == kExitInterrupted);
+
 // --- the index and the runs in it ---
 
 fs::path index_file_of(const RunsOptions& o) {
@@ -41,11 +43,7 @@ fs::path index_file_of(const RunsOptions& o) {
   throw ConfigError("where the index of runs is to lie is not known, as HOME is not set: name it with --index FILE");
 }
 
-// All runs in and below the roots, after the folders named here have become roots.
-ScannedRuns known_runs(const RunsOptions& o, const std::vector<std::string>& folders = {},
-                       ScanWay way = ScanWay::what_changed) {
-  std::vector<std::string> roots;
-  for (const std::string& folder : folders) roots.push_back(root_of(folder));
+ScannedRuns scan_index(const RunsOptions& o, std::vector<std::string>& roots, ScanWay way) {
   RunIndex index(index_file_of(o));
   if (roots.empty() && index.roots().empty()) {
     if (!is_there("runs"))
@@ -55,7 +53,23 @@ ScannedRuns known_runs(const RunsOptions& o, const std::vector<std::string>& fol
     roots.push_back(root_of("runs"));  // where recipes put them
   }
   if (!roots.empty()) index.add_roots(roots);
-  ScannedRuns scanned = scan_runs(index, way);
+  return scan_runs(index, way);
+}
+
+// All runs in and below the roots, after the folders named here have become roots. Where there can be no index, those
+// of these folders alone.
+ScannedRuns known_runs(const RunsOptions& o, const std::vector<std::string>& folders = {},
+                       ScanWay way = ScanWay::what_changed) {
+  std::vector<std::string> roots;
+  for (const std::string& folder : folders) roots.push_back(root_of(folder));
+  ScannedRuns scanned;
+  try {
+    scanned = scan_index(o, roots, way);
+  } catch (const FileError& e) {
+    if (folders.empty()) throw;  // nothing else says where runs are
+    scanned = scan_folders(roots);
+    std::cerr << "note: these folders alone are looked through, without an index: " << e.what() << "\n";
+  }
   for (const std::string& note : scanned.notes) std::cerr << "note: " << note << "\n";
   return scanned;
 }
@@ -232,7 +246,8 @@ Report diff_report(const RunFacts& a, const RunFacts& b, const RunDiff& diff) {
   };
   Report report{{"a", title(a)}, {"b", title(b)}};
   if (diff.differences.empty()) {
-    report["likely_matters_first"] = "nothing: recipe, data, code and machine are the same";
+    report["likely_matters_first"] =
+        diff.not_known.empty() ? "nothing: recipe, data, code and machine are the same" : "nothing that is known";
   } else {
     const RunDifference& first = diff.differences.front();
     report["likely_matters_first"] = fmt::format("{}: {}", first.what, reason_of(first.bearing));
@@ -242,6 +257,7 @@ Report diff_report(const RunFacts& a, const RunFacts& b, const RunDiff& diff) {
     report["differences"].push_back({{"bears_on", name_of(d.bearing)}, {"what", d.what}, {"a", d.a}, {"b", d.b}});
   report["results"] = Report::array();
   for (const ResultDifference& d : diff.results) report["results"].push_back(result_row(d));
+  if (!diff.not_known.empty()) report["not_known"] = diff.not_known;
   if (!diff.notes.empty()) report["notes"] = diff.notes;
   return report;
 }
@@ -251,7 +267,7 @@ Report diff_report(const RunFacts& a, const RunFacts& b, const RunDiff& diff) {
 // Runs whose losses are of other texts, or of other tokens, do not compare.
 void note_other_measures(const std::vector<RunFacts>& runs, const std::string& by) {
   if (by != "loss" && !by.starts_with("held_out.")) return;
-  for (const char* key : {"data.valid", "data.valid_fraction", "data.tokenizer", "train.objective"}) {
+  for (const char* key : kMeasureKeys) {
     std::vector<std::string> values;
     for (const RunFacts& r : runs) {
       const auto at = r.recipe.find(key);
@@ -344,7 +360,7 @@ int run_runs_scan(const RunsScanOptions& o) {
   for (const RunFacts& r : scanned.runs)
     for (const std::string& problem : r.problems) with_problems.push_back(problem);
   if (!with_problems.empty()) report["problems"] = with_problems;
-  report["looked_through"] = RunIndex(index_file_of(o)).roots();
+  report["looked_through"] = scanned.roots;
   print(report, o.json);
   return kExitOk;
 }

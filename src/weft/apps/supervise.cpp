@@ -155,6 +155,8 @@ class Supervisor {
   void tell_start(int number, int64_t newest) {
     nlohmann::json start{{"attempt", number}, {"newest_step", newest}};
     start["ranks"] = ranks_ ? ranks_->layout.ranks : int64_t(mesh_sizes_of(recipe_).world());
+    const bool is_own = !ranks_ || ranks_->layout.recipe == recipe_;
+    start["layout"] = is_own ? "" : words_of_layout(ranks_->layout.recipe);
     events_.add("started", start);
   }
   void tell_end(int number, const AttemptEnd& end, int64_t saved) {

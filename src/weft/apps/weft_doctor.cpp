@@ -27,11 +27,6 @@ struct DoctorNeeds {
   HealthFindings findings;
 };
 
-int64_t checkpoints_at_once(const Recipe& r) {
-  if (r.checkpoint.keep_latest > 0) return r.checkpoint.keep_latest + r.checkpoint.keep_best;
-  return r.checkpoint.save_interval > 0 ? r.train.train_iters / r.checkpoint.save_interval + 1 : 1;
-}
-
 // A judgement of weft's own: its error is a finding.
 template <class F>
 HealthFinding judged(const char* what, const std::string& good, const F& f) {
@@ -80,7 +75,7 @@ DoctorNeeds needs_of(const Recipe& recipe) {
   DoctorNeeds needs{.host = {.ranks_are_processes = are_processes,
                              .many_hosts = !recipe.fleet.hosts.empty(),
                              .largest_file_bytes = one.largest_file},
-                    .disk = {.checkpoint_bytes = one.total, .checkpoints = checkpoints_at_once(recipe)},
+                    .disk = {.checkpoint_bytes = one.total},
                     .findings = {}};
   if (recipe.run.backend != BackendKind::cuda) {
     const RanksOnHost here = all_on_this_host(layout, are_processes);
@@ -114,6 +109,7 @@ void print_finding(const HealthFinding& f) {
 int run_doctor(const DoctorOptions& o) {
   std::optional<Recipe> recipe;
   if (!o.recipe.empty()) recipe = read_recipe(o.recipe, o.overrides, !o.json);
+  if (recipe && !o.folder.empty()) recipe->run.dir = o.folder;  // all is judged of one disk
   DoctorNeeds needs = recipe ? needs_of(*recipe) : DoctorNeeds();
   const std::string folder = !o.folder.empty() ? o.folder : recipe ? recipe->run.dir : ".";
   HealthFindings all = check_host(needs.host);

@@ -6,6 +6,9 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <limits>
+
 #include "weft/base/is_there.h"
 
 namespace weft {
@@ -27,7 +30,8 @@ int64_t bytes_below(const fs::path& folder) {
   for (fs::recursive_directory_iterator at(folder, error), end; !error && at != end; at.increment(error)) {
     std::error_code ignored;
     const auto size = at->is_regular_file(ignored) ? at->file_size(ignored) : 0;
-    if (!ignored) bytes += int64_t(size);
+    const auto room = uint64_t(std::numeric_limits<int64_t>::max() - bytes);  // files with holes may be of any size
+    if (!ignored) bytes += int64_t(std::min<uint64_t>(size, room));
   }
   return bytes;
 }

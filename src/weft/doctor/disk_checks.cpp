@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <linux/magic.h>
+#include <stdio.h>
 #include <sys/file.h>
 #include <sys/statfs.h>
 #include <unistd.h>
@@ -24,8 +25,6 @@ namespace weft {
 namespace {
 
 namespace fs = std::filesystem;
-
-constexpr const char* kNoAtomicity = "after a power cut a checkpoint may be half there under its name";
 
 // A folder that is gone at the end of the scope.
 class ProbeFolder {
@@ -74,21 +73,10 @@ HealthFinding check_kind(const fs::path& folder) {
   return {.verdict = HealthVerdict::good, .what = "file system", .found = "local, or one that does not say"};
 }
 
-HealthFinding check_disk_room(const fs::path& folder, const DiskUse& use) {
+HealthFinding tell_room(const fs::path& folder) {
   const auto free = free_bytes_at(folder);
   if (!free) return {.verdict = HealthVerdict::unknown, .what = "room", .found = "the file system does not say"};
-  const std::string text = format_bytes(double(*free)) + " free";
-  if (use.checkpoint_bytes <= 0) return {.verdict = HealthVerdict::good, .what = "room", .found = text};
-  const int64_t at_once = std::max<int64_t>(use.checkpoints, 1) + 1;  // a new one is written beside the older ones
-  const std::string needs = fmt::format("{}; {} checkpoints of {} are there at once", text, at_once,
-                                        format_bytes(double(use.checkpoint_bytes)));
-  if (double(*free) >= double(at_once) * double(use.checkpoint_bytes))
-    return {.verdict = HealthVerdict::good, .what = "room", .found = needs};
-  return {.verdict = *free < use.checkpoint_bytes ? HealthVerdict::bad : HealthVerdict::warning,
-          .what = "room",
-          .found = needs,
-          .change = "weft runs gc; another run.dir; a smaller checkpoint.keep_latest",
-          .cost = *free < use.checkpoint_bytes ? "not even one checkpoint can be saved" : "later saves fail"};
+  return {.verdict = HealthVerdict::good, .what = "room", .found = format_bytes(double(*free)) + " free"};
 }
 
 HealthFinding check_speed(const ProbeFolder& probe, const DiskUse& use) {
@@ -136,26 +124,12 @@ HealthFinding check_sync(const ProbeFolder& probe) {
           .cost = longest < kLong ? "" : "each save waits for some of them"};
 }
 
-// A folder takes another one's name at once, as a checkpoint does when it is whole.
-HealthFinding check_rename(const ProbeFolder& probe) {
-  HealthFinding f{
-      .verdict = HealthVerdict::good, .what = "atomic names", .found = "files and folders are exchanged whole"};
-  try {
-    for (int i = 0; i < 2; ++i) {  // the second takes the name of the first
-      DurableFolder folder(probe / "folder");
-      write_file_durably(folder.building() / "file", std::to_string(i));
-      folder.commit();
-    }
-    write_file_durably(probe / "name", "old");
-    write_file_durably(probe / "name", "new");
-  } catch (const Error& e) {
-    f = {.verdict = HealthVerdict::bad,
-         .what = "atomic names",
-         .found = e.what(),
-         .change = "a run.dir on another file system",
-         .cost = kNoAtomicity};
-  }
-  return f;
+// As a checkpoint takes the place of one of the same step.
+HealthFinding check_exchange(const ProbeFolder& probe) {
+  const fs::path a = probe / "new", b = probe / "old";
+  fs::create_directory(a);
+  fs::create_directory(b);
+  return judge_exchange(::renameat2(AT_FDCWD, a.c_str(), AT_FDCWD, b.c_str(), RENAME_EXCHANGE) == 0 ? 0 : errno);
 }
 
 HealthFinding check_locks(const ProbeFolder& probe) {
@@ -189,15 +163,16 @@ HealthFinding check_links(const ProbeFolder& probe) {
 
 HealthFindings check_disk(const fs::path& folder, const DiskUse& use) {
   const fs::path there = nearest_there(folder);
-  HealthFindings all{check_kind(there), check_disk_room(there, use)};
+  HealthFindings all{check_kind(there)};
+  if (use.checkpoint_bytes == 0) all.push_back(tell_room(there));
   try {
     const ProbeFolder probe(there);
     all.push_back(check_speed(probe, use));
     all.push_back(check_sync(probe));
-    all.push_back(check_rename(probe));
+    all.push_back(check_exchange(probe));
     all.push_back(check_locks(probe));
     all.push_back(check_links(probe));
-  } catch (const Error& e) {
+  } catch (const std::exception& e) {
     all.push_back({.verdict = HealthVerdict::bad,
                    .what = "writing",
                    .found = e.what(),
@@ -205,6 +180,23 @@ HealthFindings check_disk(const fs::path& folder, const DiskUse& use) {
                    .cost = "the run cannot begin"});
   }
   return all;
+}
+
+HealthFinding judge_exchange(int error) {
+  HealthFinding f{
+      .verdict = HealthVerdict::good, .what = "atomic names", .found = "folders exchange their names at once"};
+  if (error == 0) return f;
+  f.change = "a run.dir on another file system";
+  if (error == EINVAL || error == ENOSYS) {  // DurableFolder knows what to do
+    f.verdict = HealthVerdict::advice;
+    f.found = "folders take each other's place in two steps";
+    f.cost = "after a power cut between the two, a checkpoint that was saved again is step-N.old until the run goes on";
+  } else {
+    f.verdict = HealthVerdict::bad;
+    f.found = std::strerror(error);
+    f.cost = "no checkpoint can take the place of another one";
+  }
+  return f;
 }
 
 }  // namespace weft

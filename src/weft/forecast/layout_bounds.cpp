@@ -11,7 +11,6 @@
 namespace weft {
 namespace {
 
-constexpr double kSafe = 0.98;
 constexpr int64_t kSmallMicroBatches = 3;  // the first, one like all others, and the last, which may send gradients
 
 LayoutChoice of_one_rank(RecomputeKind recompute) { return {.recompute = recompute, .sequence_parallel = true}; }
@@ -51,12 +50,15 @@ size_t SmallRuns::size() const {
   return times_.size() + memory_.size();
 }
 
+double best_rate(const DeviceSpec& device, const ProgramProfile& p) {
+  const double part = std::max({p.products, p.grouped, p.attention, p.attention_backward});
+  return std::max(device.products.bits16 * part, device.products.f32);
+}
+
 LayoutBounds::LayoutBounds(const Recipe& recipe, const HfConfig& config, const ClusterSpec& cluster,
                            const ProgramProfile& profile, SmallRuns& runs)
     : recipe_(recipe), config_(config), cluster_(cluster), profile_(profile), runs_(runs) {
-  const ProductRates& rates = cluster.device.products;
-  const double part = std::max({profile.products, profile.grouped, profile.attention, profile.attention_backward});
-  const double rate = std::max(rates.bits16 * part, rates.f32);
+  const double rate = best_rate(cluster.device, profile);
   for (const RecomputeKind kind : {RecomputeKind::none, RecomputeKind::selective, RecomputeKind::full}) {
     const RunPlan plan = prepare_run(with_choice(recipe, of_one_rank(kind)), config, 0);
     const Arithmetic all = measure_arithmetic(plan.model, plan.step, *plan.optimizer, WorkspaceModel());
@@ -72,7 +74,7 @@ LayoutBounds::LayoutBounds(const Recipe& recipe, const HfConfig& config, const C
 }
 
 double LayoutBounds::by_arithmetic(const LayoutChoice& c) const {
-  return kSafe * flops_s_[size_t(c.recompute)] / double(c.num_devices());
+  return kSurePart * flops_s_[size_t(c.recompute)] / double(c.num_devices());
 }
 
 double LayoutBounds::by_stage(const LayoutChoice& given) {
@@ -95,7 +97,7 @@ double LayoutBounds::by_stage(const LayoutChoice& given) {
   const double mean = (ends + std::accumulate(stages.begin(), stages.end(), 0.0)) / double(given.pp);
   const double slowest = std::max(mean, *std::max_element(stages.begin(), stages.end()));
   const int64_t m = recipe_.train.global_batch_size / given.micro_batch_size / given.dp;
-  return std::max(by_arithmetic(given), kSafe * double(m) * slowest);
+  return std::max(by_arithmetic(given), kSurePart * double(m) * slowest);
 }
 
 double LayoutBounds::by_schedule(const LayoutChoice& c) {
@@ -115,7 +117,7 @@ double LayoutBounds::by_schedule(const LayoutChoice& c) {
   const int64_t m = recipe_.train.global_batch_size / c.micro_batch_size / c.dp;
   const double all = c.pp == 1 ? double(m) * (times.forward[0] + times.dgrad[0] + times.wgrad[0])
                                : seconds_of_step(pipeline, times, m);
-  return std::max(by_stage(c), kSafe * all);
+  return std::max(by_stage(c), kSurePart * all);
 }
 
 double LayoutBounds::memory(const LayoutChoice& c) {
@@ -131,7 +133,7 @@ double LayoutBounds::memory(const LayoutChoice& c) {
     alive = alive < 0 ? one : std::min(alive, one);
   }
   const int64_t m = recipe_.train.global_batch_size / c.micro_batch_size / c.dp;
-  return kSafe * (kept + double(alive_of(pipeline, m)) * (alive + (c.pp == 1 ? run.ends.alive : 0)));
+  return kSurePart * (kept + double(alive_of(pipeline, m)) * (alive + (c.pp == 1 ? run.ends.alive : 0)));
 }
 
 template <class Of>

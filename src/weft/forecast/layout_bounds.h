@@ -51,6 +51,11 @@ class SmallRuns {
   std::map<Key, Known<SmallMemory>> memory_;
 };
 
+// What is taken for sure of what dry runs say.
+inline constexpr double kSurePart = 0.98;
+// FLOP/s that no step is above on this device: of its products, whatever their shapes.
+double best_rate(const DeviceSpec& device, const ProgramProfile& profile);
+
 // All bounds are a fiftieth below what dry runs of small models say, since waits do not add up quite linearly. They may
 // be asked for by several threads, in any order.
 class LayoutBounds {

@@ -16,7 +16,6 @@ namespace {
 constexpr int64_t kBatchGrows = 4, kMostGrown = 64;
 constexpr double kHelpsTime = 0.05, kHelpsLoss = 0.002;  // parts, of which less is no help
 constexpr int kLossRounds = 60;                          // of a loss and the batch that is critical at it
-constexpr double kSafeOfArithmetic = 0.98;               // what is taken for sure of a step's arithmetic
 constexpr double kForEver = std::numeric_limits<double>::infinity();
 
 // The loss after so many tokens in batches, where what a batch wastes depends on that loss. Each round's is higher than
@@ -128,10 +127,8 @@ class LossPlanner {
     row.batch_tokens = forecast.work.tokens;
     row.slower = slower_by_failures(forecast);
     add_asked(row);
-    const ProgramProfile& p = forecast.profile;
-    const double part = std::max({p.products, p.grouped, p.attention, p.attention_backward});
-    const double rate = std::max(cluster_.device.products.bits16 * part, cluster_.device.products.f32);
-    return kSafeOfArithmetic * forecast.work.arithmetic.model_flops / rate / row.batch_tokens;
+    const double rate = best_rate(cluster_.device, forecast.profile);
+    return kSurePart * forecast.work.arithmetic.model_flops / rate / row.batch_tokens;
   }
 
   const Recipe& recipe_;

@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <sstream>
+#include <utility>
 
 #include "weft/base/error.h"
 #include "weft/forecast/run_report.h"
@@ -33,15 +34,20 @@ void begin_stretch(std::vector<RunStretch>& stretches, RunStretch next) {
 
 std::vector<RunStretch> stretches_in(const std::string& events) {
   std::vector<RunStretch> stretches;
-  std::string layout;  // of attempts to come
+  std::string layout;   // of attempts to come
+  bool is_new = false;  // it was told since the last attempt began
   std::istringstream lines(events);
   for (std::string line; std::getline(lines, line);) {
     const nlohmann::json event = nlohmann::json::parse(line, nullptr, false);
     if (!event.is_object()) continue;
     const std::string name = text_in(event, "event");
-    if (name == "layout") layout = text_in(event, "layout");
+    // Before `started` said it: the last that the same supervisor has told of.
+    if (name == "layout") layout = text_in(event, "layout"), is_new = true;
+    if (name == "stopped" || name == "finished") layout.clear();
     if (name != "started") continue;
     const auto newest = whole_in(event, "newest_step"), ranks = whole_in(event, "ranks");
+    const bool is_told = std::exchange(is_new, false), is_first = whole_in(event, "attempt") == 1;
+    if (event.contains("layout") || (is_first && !is_told)) layout = text_in(event, "layout");
     if (newest && ranks && *newest >= 0 && *newest < INT64_MAX)
       begin_stretch(stretches, {.first_step = *newest + 1, .ranks = *ranks, .layout = layout});
   }

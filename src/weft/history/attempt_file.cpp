@@ -1,17 +1,14 @@
 #include "weft/history/attempt_file.h"
 
-#include <fcntl.h>
-#include <unistd.h>
-
 #include <cerrno>
 #include <cmath>
 #include <cstring>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "weft/base/descriptor.h"
 #include "weft/base/error.h"
 #include "weft/base/plain_file.h"
+#include "weft/records/events.h"
 
 namespace weft {
 namespace {
@@ -23,18 +20,8 @@ constexpr int64_t kMostAttemptBytes = 64 << 20;
 
 fs::path attempt_file_of(const fs::path& run) { return run / "attempts.jsonl"; }
 
-void append_line_to(const fs::path& file, const Json& value) {
-  std::string line = value.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
-  const Descriptor out(::open(file.c_str(), O_RDWR | O_APPEND | O_CREAT | O_CLOEXEC, 0644));
-  const off_t end = out < 0 ? -1 : ::lseek(out, 0, SEEK_END);
-  char last = '\n';
-  if (end > 0 && ::pread(out, &last, 1, end - 1) == 1 && last != '\n') line = "\n" + line;  // a crash tore that one
-  const ssize_t written = out < 0 ? -1 : ::write(out, line.data(), line.size());
-  if (written == ssize_t(line.size())) return;
-  const int reason = written < 0 ? errno : ENOSPC;
-  if (written > 0 && ::ftruncate(out, end) != 0)  // half a line would spoil the next one
-    throw FileError(fmt::format("{}: its last line is torn: {}", file.string(), std::strerror(errno)));
-  throw FileError(fmt::format("{}: cannot be written: {}", file.string(), std::strerror(reason)));
+void append_json(const fs::path& file, const Json& value) {
+  append_line(file, value.dump(-1, ' ', false, Json::error_handler_t::replace));
 }
 
 // A field that somebody else may have written: of another type it counts as not there.
@@ -83,13 +70,13 @@ void append_attempt(const fs::path& run, const RunAttempt& a) {
   Json line{{"attempt", "begun"},   {"time", a.began_s},  {"weft", a.weft},   {"program", a.program},  {"host", a.host},
             {"machine", a.machine}, {"folder", a.folder}, {"ranks", a.ranks}, {"launcher", a.launcher}};
   if (!a.from.empty()) line["from"] = a.from;
-  append_line_to(attempt_file_of(run), line);
+  append_json(attempt_file_of(run), line);
 }
 
 void append_attempt_end(const fs::path& run, const RunAttempt::End& end) {
   Json line{{"attempt", "ended"}, {"time", end.time_s}, {"status", end.status}};
   if (!end.reason.empty()) line["reason"] = end.reason;
-  append_line_to(attempt_file_of(run), line);
+  append_json(attempt_file_of(run), line);
 }
 
 std::vector<RunAttempt> read_attempts(const fs::path& run, std::vector<std::string>& problems) {

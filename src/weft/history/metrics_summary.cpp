@@ -52,8 +52,7 @@ class Summarizer {
  public:
   void take(std::string_view line) {
     const auto step = number_behind(line, "\"step\":");
-    constexpr double kMost = 1e15;  // a whole number in any way of writing
-    if (line.size() < 2 || line.front() != '{' || line.back() != '}' || !step || *step < 0 || *step > kMost) {
+    if (line.size() < 2 || line.front() != '{' || line.back() != '}' || !step || !is_step(*step)) {
       ++sum_.damaged_lines;
       return;
     }
@@ -73,6 +72,10 @@ class Summarizer {
   }
 
  private:
+  static bool is_step(double number) {
+    constexpr double kMost = 1e15;  // a whole number in any way of writing
+    return number >= 0 && number <= kMost;
+  }
   void take_step(std::string_view line, int64_t step) {
     const double took = number_behind(line, "\"step_time_s\":").value_or(0);
     ++sum_.num_records;
@@ -88,7 +91,8 @@ class Summarizer {
     const Json line = Json::parse(text, nullptr, /*allow_exceptions=*/false);
     const bool is_eval = line.is_object() && line.contains("eval");
     const char* key = is_eval ? "eval" : "tasks";
-    if (!line.is_object() || !line.contains(key) || !line[key].is_object() || !line["step"].is_number()) {
+    if (!line.is_object() || !line.contains(key) || !line[key].is_object() || !line.contains("step") ||
+        !line["step"].is_number() || !is_step(line["step"].get<double>())) {
       ++sum_.damaged_lines;
       return;
     }
@@ -160,7 +164,7 @@ bool is_judged(const std::string& result) {
 
 bool less_is_better(const std::string& result) {
   const std::string last = result.substr(result.rfind('.') + 1);
-  for (const char* part : {"loss", "perplexity", "norm", "kl", "ce", "bytes", "fraction", "toxic"})
+  for (const char* part : {"loss", "perplexity", "grad_norm", "kl", "ce", "bytes", "fraction", "toxic", "over_refused"})
     if (last == part || last.ends_with(std::string("_") + part) || last.starts_with(std::string(part) + "_"))
       return true;
   return last.ends_with("_s") && !last.ends_with("per_s");

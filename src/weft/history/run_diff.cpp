@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <map>
 #include <set>
 #include <utility>
 
@@ -78,6 +79,7 @@ class Differences {
   std::vector<RunDifference> all() {
     add_data();
     add_keys();
+    add_inputs();
     if (a_.step != b_.step)
       add(Bearing::length, "steps done", fmt::format("{} of {}", a_.step, a_.train_iters),
           fmt::format("{} of {}", b_.step, b_.train_iters));
@@ -103,11 +105,34 @@ class Differences {
     for (const auto& [key, value] : b_.recipe) keys.insert(key);
     for (const std::string& key : keys) {
       const std::string a = value_in(a_, key), b = value_in(b_, key);
-      if (a == b || key == "run.dir") continue;
-      const bool names_data =
-          key == "data.train" || key == "data.pairs" || key == "data.rollouts" || key == "data.examples";
-      add(names_data && has_same_data_ ? Bearing::names : bearing_of_key(key), key, a, b);
+      if (a != b && key != "run.dir") add(bearing_of_name(key), key, a, b);
     }
+  }
+  // The same name may be that of another file, seen from another folder.
+  void add_inputs() {
+    const auto paths_in = [](const RunFacts& run) {
+      std::map<std::string, std::string> paths;
+      for (const RunInput& input : run.inputs)
+        if (std::string& all = paths[input.role]; input.role != "data.json")
+          all += (all.empty() ? "" : ", ") + input.path;
+      return paths;
+    };
+    const auto a = paths_in(a_), b = paths_in(b_);
+    std::set<std::string> roles;
+    for (const auto* paths : {&a, &b})
+      for (const auto& [role, path] : *paths) roles.insert(role);
+    const auto at = [](const auto& paths, const std::string& role) {
+      const auto found = paths.find(role);
+      return found == paths.end() ? std::string("none") : found->second;
+    };
+    for (const std::string& role : roles)
+      if (at(a, role) != at(b, role) && value_in(a_, role) == value_in(b_, role))
+        add(role == "--from" ? Bearing::task : bearing_of_name(role), role, at(a, role), at(b, role));
+  }
+  Bearing bearing_of_name(const std::string& key) const {
+    const bool names_data =
+        key == "data.train" || key == "data.pairs" || key == "data.rollouts" || key == "data.examples";
+    return names_data && has_same_data_ ? Bearing::names : bearing_of_key(key);
   }
   void add_code_and_machine() {
     const RunAttempt none;
@@ -136,7 +161,7 @@ std::optional<RunResult> result_in(const RunFacts& run, const std::string& name)
 // Held-out losses are of the texts that were held out, in the tokens of the tokenizer.
 std::vector<std::string> notes_on(const RunFacts& a, const RunFacts& b) {
   std::vector<std::string> notes;
-  for (const char* key : {"data.valid", "data.valid_fraction", "data.tokenizer", "train.objective"})
+  for (const char* key : kMeasureKeys)
     if (value_in(a, key) != value_in(b, key))
       notes.push_back(fmt::format("{} differs: their losses may be of different things", key));
   if (a.step != b.step)
@@ -144,6 +169,18 @@ std::vector<std::string> notes_on(const RunFacts& a, const RunFacts& b) {
   if (a.status == RunStatus::running || b.status == RunStatus::running)
     notes.push_back("a run that goes on will have other results");
   return notes;
+}
+
+std::vector<std::string> not_known_of(const RunFacts& a, const RunFacts& b) {
+  std::vector<std::string> all;
+  if (a.data.empty() || b.data.empty()) all.emplace_back("data files");
+  if (a.attempts.empty() || b.attempts.empty()) all.emplace_back("code, machine");
+  std::set<std::string> roles;
+  for (const RunFacts* run : {&a, &b})
+    for (const RunInput& input : run->inputs)
+      if (!input.path.starts_with('/')) roles.insert(input.role);
+  for (const std::string& role : roles) all.push_back(fmt::format("from which folder {} is seen", role));
+  return all;
 }
 
 }  // namespace
@@ -172,7 +209,8 @@ Bearing bearing_of_key(const std::string& key) {
 }
 
 RunDiff diff_runs(const RunFacts& a, const RunFacts& b) {
-  RunDiff diff{.differences = Differences(a, b).all(), .results = {}, .notes = notes_on(a, b)};
+  RunDiff diff{
+      .differences = Differences(a, b).all(), .results = {}, .notes = notes_on(a, b), .not_known = not_known_of(a, b)};
   std::set<std::string> names;
   for (const auto& [name, result] : a.results) names.insert(name);
   for (const auto& [name, result] : b.results) names.insert(name);

@@ -1,6 +1,7 @@
 // Two runs compared: what differs in what they were told, read and ran on, in the order in which it likely matters; and
 // what each reached.
 #pragma once
+#include <array>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -28,7 +29,7 @@ std::string_view reason_of(Bearing bearing);
 
 struct RunDifference {
   Bearing bearing = Bearing::manner;
-  std::string what;  // a key of the recipe, or "steps done", "data files", "code", "machine"
+  std::string what;  // a key of the recipe, or "steps done", "data files", "--from", "code", "machine"
   std::string a, b;  // as each run has it; "not set", "not known"
 };
 
@@ -42,9 +43,14 @@ struct RunDiff {
   std::vector<ResultDifference> results = {};   // by name
   // Why results may not be comparable: other held-out data, other numbers of steps.
   std::vector<std::string> notes = {};
+  std::vector<std::string> not_known = {};  // what was not compared, as a run does not say it: "data files"
 };
 // Reads nothing from the disk.
 RunDiff diff_runs(const RunFacts& a, const RunFacts& b);
+
+// Where these keys differ, losses are of other things: held-out texts, tokens, objectives.
+inline constexpr std::array<const char*, 4> kMeasureKeys = {"data.valid", "data.valid_fraction", "data.tokenizer",
+                                                            "train.objective"};
 
 // What a difference in this key of a recipe bears on, where the data has other bytes.
 Bearing bearing_of_key(const std::string& key);

@@ -11,6 +11,8 @@
 #include <fstream>
 #include <functional>
 #include <nlohmann/json.hpp>
+#include <set>
+#include <utility>
 
 #include "weft/base/descriptor.h"
 #include "weft/base/error.h"
@@ -159,10 +161,7 @@ void add_phases(RunFacts& facts, const Recipe& recipe) {
 }
 
 void add_inputs(RunFacts& facts, const std::string& role, const std::vector<std::string>& places) {
-  for (const std::string& place : places) {
-    const RunInput input{.role = role, .path = place};
-    if (std::find(facts.inputs.begin(), facts.inputs.end(), input) == facts.inputs.end()) facts.inputs.push_back(input);
-  }
+  for (const std::string& place : places) facts.inputs.push_back({.role = role, .path = place});
 }
 
 // A text that is a path if it leads somewhere, or looks like one.
@@ -201,13 +200,22 @@ void take_quoted_texts(RunFacts& facts, const fs::path& file) {
 
 // Files that the run has read and its recipe does not name, as those of a dataset that was elsewhere then.
 void take_data_files(RunFacts& facts, const Bases& bases) {
+  std::set<fs::path> named;
+  for (const RunInput& input : facts.inputs) named.insert(input.path);
+  const auto is_named = [&](fs::path at) {
+    for (; !named.contains(at); at = at.parent_path())
+      if (!at.has_relative_path()) return false;
+    return true;
+  };
   for (const RunSource& source : facts.data)
     for (const std::string& text : {source.path, source.dataset})
       for (const std::string& place : text.empty() ? std::vector<std::string>() : places_of(bases, text))
-        if (std::none_of(facts.inputs.begin(), facts.inputs.end(), [&](const RunInput& input) {
-              return place == input.path || place.starts_with(input.path + "/");
-            }))
-          add_inputs(facts, "data.json", {place});
+        if (!is_named(place)) add_inputs(facts, "data.json", {place});
+}
+
+void drop_repeated(std::vector<RunInput>& inputs) {
+  std::set<std::pair<std::string, std::string>> seen;
+  std::erase_if(inputs, [&](const RunInput& input) { return !seen.emplace(input.role, input.path).second; });
 }
 
 void take_recipe(RunFacts& facts) {
@@ -317,6 +325,7 @@ RunFacts read_run_facts(const fs::path& folder) {
   RunFacts facts{.path = path.string(), .id = id_of_run(path)};
   attempt_to(facts, [&] { facts.attempts = read_attempts(path, facts.problems); });
   attempt_to(facts, [&] { take_recipe(facts); });
+  drop_repeated(facts.inputs);
   attempt_to(facts, [&] {
     const fs::path metrics = path / "metrics.jsonl";
     if (!fs::exists(metrics)) return;

@@ -98,8 +98,11 @@ RunIndex::RunIndex(const fs::path& file) : database_(std::make_unique<Database>(
     d.require(code, "cannot be read");
     return code == SQLITE_ROW ? s.number(0) : 0;
   };
-  if (number_of("SELECT count(*) FROM sqlite_master") > 0 && number_of("PRAGMA application_id") != kApplicationId)
+  const bool is_new = number_of("SELECT count(*) FROM sqlite_master") == 0;
+  if (!is_new && number_of("PRAGMA application_id") != kApplicationId)
     throw FileError(fmt::format("{}: is a database of another program; --index names another place", d.file));
+  d.run("PRAGMA synchronous = NORMAL", "cannot be opened");  // of this connection
+  if (!is_new && number_of("PRAGMA user_version") == kForm) return;
   // A new file changes to a write-ahead log; two that do so at once are told that it is busy without having waited.
   const auto give_up = std::chrono::steady_clock::now() + std::chrono::duration<double>(kIndexWaitS);
   for (;;) {
@@ -108,7 +111,6 @@ RunIndex::RunIndex(const fs::path& file) : database_(std::make_unique<Database>(
     if ((code & 0xff) != SQLITE_BUSY || std::chrono::steady_clock::now() > give_up) d.fail("cannot be opened", code);
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
   }
-  d.run("PRAGMA synchronous = NORMAL", "cannot be opened");
   d.run("BEGIN IMMEDIATE", "cannot be opened");
   const int form = number_of("PRAGMA user_version");
   if (form > kForm)
@@ -203,7 +205,5 @@ void RunIndex::update(const std::vector<Entry>& changed, const std::vector<std::
     }
   });
 }
-
-void RunIndex::clear_runs() { database_->run("DELETE FROM runs", "cannot be written"); }
 
 }  // namespace weft

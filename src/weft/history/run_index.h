@@ -16,7 +16,7 @@ class RunIndex {
  public:
   // Opens the file, or creates it with its folders. Throws FileError where that cannot be, where it is no index or one
   // of a later weft, or damaged: the message says that it may be removed. An older form of it is made anew, with its
-  // roots. In a build without SQLite: NotBuilt.
+  // roots; where the form is this one's, nothing is written. In a build without SQLite: NotBuilt.
   explicit RunIndex(const std::filesystem::path& file);
   ~RunIndex();
   RunIndex(const RunIndex&) = delete;
@@ -36,7 +36,6 @@ class RunIndex {
   void remove_root(const std::string& root);  // with the runs in and below it
   std::vector<Entry> runs() const;            // in the order of their paths
   void update(const std::vector<Entry>& changed, const std::vector<std::string>& gone);
-  void clear_runs();
 
  private:
   struct Database;

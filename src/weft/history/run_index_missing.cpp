@@ -17,6 +17,5 @@ void RunIndex::add_roots(const std::vector<std::string>&) {}
 void RunIndex::remove_root(const std::string&) {}
 std::vector<RunIndex::Entry> RunIndex::runs() const { return {}; }
 void RunIndex::update(const std::vector<Entry>&, const std::vector<std::string>&) {}
-void RunIndex::clear_runs() {}
 
 }  // namespace weft

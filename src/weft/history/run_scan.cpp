@@ -116,6 +116,7 @@ struct Scan {
 
 Scan scan(const std::set<std::string>& roots, const std::map<std::string, RunIndex::Entry>& known, ScanWay way) {
   Scan s;
+  s.scanned.roots.assign(roots.begin(), roots.end());
   std::set<std::string> there;
   std::vector<std::string> away;
   for (const std::string& root : roots) {

@@ -20,6 +20,7 @@ struct ScannedRuns {
   std::vector<RunFacts> runs = {};      // in the order of their paths
   std::vector<std::string> notes = {};  // what could not be looked at
   int64_t num_read = 0;                 // of these runs, so many were read anew
+  std::vector<std::string> roots = {};  // that were looked through, in the order of their names
 };
 
 enum class ScanWay : uint8_t { what_changed, everything };
