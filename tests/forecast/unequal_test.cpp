@@ -236,6 +236,19 @@ TEST(Unequal, RanksOnQuickDevicesGetLargerShares) {
   EXPECT_LE(better->forecast.step.step_s, 1.0001 * best);
 }
 
+// Whichever rank has the most, the others wait for it.
+TEST(Unequal, OnDevicesThatAreAlikeTheRankWithTheMostMicroBatchesIsForecast) {
+  const HfConfig config = wide_model(2);
+  const auto step_s = [&](const std::vector<int64_t>& shares) {
+    Recipe recipe = unequal_recipe(2, 1);
+    recipe.parallel.micro_batches = shares;
+    return forecast_run(recipe, config, nodes_of(2, 1), Profiles::built_in()).step.step_s;
+  };
+  EXPECT_EQ(step_s({8, 8}), step_s({}));
+  EXPECT_GT(step_s({4, 12}), 1.2 * step_s({}));
+  EXPECT_EQ(step_s({4, 12}), step_s({12, 4}));
+}
+
 TEST(Unequal, SharesStayWhereTheyChangeNothingOrCannotBe) {
   Planned alike{.recipe = unequal_recipe(2, 1), .config = wide_model(2), .cluster = {{nodes_of(1, 1), nodes_of(1, 1)}}};
   EXPECT_FALSE(alike.planner.better_shares(alike.planner.forecast()));
