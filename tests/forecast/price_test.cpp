@@ -58,6 +58,23 @@ RunForecast neutral(const Recipe& r, const ClusterSpec& cluster) {
 
 double parts_of(const StepForecast& f) { return f.compute() + f.launch_s + f.exposed() + f.bubble_s + f.slowdown_s; }
 
+// What a program waits between kernels grows with their number, not with the work of a micro-batch.
+TEST(Price, GapsBetweenKernelsAreForgottenWithLargerMicroBatches) {
+  ProgramProfile waits;
+  waits.launch_us = 0;
+  waits.gap_us = 100;
+  const auto added_by = [&](int64_t micro_batch) {
+    Recipe r = recipe_with(1, 1, 1);
+    r.train.micro_batch_size = micro_batch;
+    const ClusterSpec cluster = preset_of("H100-SXM");
+    const StepForecast with = forecast_run(r, small_model(8), cluster, Profiles({waits})).step;
+    EXPECT_NEAR(parts_of(with) / with.step_s, 1, 1e-9);
+    return with.step_s - neutral(r, cluster).step.step_s;
+  };
+  EXPECT_GT(added_by(1), 0);
+  EXPECT_NEAR(added_by(4), added_by(1) / 4, 0.01 * added_by(1));
+}
+
 TEST(Price, ThePartsAddUpToTheStep) {
   for (const Recipe& r : {recipe_with(1, 1, 1), recipe_with(2, 2, 1), recipe_with(2, 2, 4), recipe_with(4, 1, 2)}) {
     const StepForecast step = forecast(r, preset_of("H100-SXM")).step;

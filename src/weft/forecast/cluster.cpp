@@ -231,7 +231,7 @@ ProgramProfile program_on(const ClusterSpec& cluster, const ProgramProfile& base
     p.products = p.products8 = p.products4 = p.grouped = p.attention = p.attention_backward = 1;
     p.memory = p.update = p.network = 1;
     p.tp_exposed = p.ep_exposed = p.ep_inside = p.cp_exposed = p.pp_exposed = 1;
-    p.casts = p.gather_hidden = p.reduce_hidden = p.slowdown = p.hop_us = p.launch_us = 0;
+    p.casts = p.gather_hidden = p.reduce_hidden = p.slowdown = p.hop_us = p.launch_us = p.gap_us = 0;
   }
   for (const auto& [name, value] : cluster.program)
     for (const ProfileNumber& n : profile_numbers())

@@ -124,7 +124,8 @@ Priced price_compute(const ComputeWork& work, const Pace& pace) {
     priced.compute_s[c] = work.seconds[c] * pace.stretch[c];
     priced.compute += priced.compute_s[c];
   }
-  priced.launch = std::max(0.0, double(work.kernels) * pace.p.launch_us * 1e-6 - priced.compute);
+  const auto kernels = double(work.kernels);
+  priced.launch = std::max(0.0, kernels * pace.p.launch_us * 1e-6 - priced.compute) + kernels * pace.p.gap_us * 1e-6;
   return priced;
 }
 

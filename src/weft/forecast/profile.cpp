@@ -61,6 +61,7 @@ const std::vector<ProfileNumber>& profile_numbers() {
       {"network", &P::network, 0.05, 1.3, true},
       {"hop_us", &P::hop_us, 0, 2000, true, true},
       {"launch_us", &P::launch_us, 0, 1000, true, true, true},
+      {"gap_us", &P::gap_us, 0, 1000, true, true, true},
       {"action_ms", &P::action_ms, 0, 1000, true, true},
       {"gain", &P::gain, 0, 1, true, false, true},
       {"release", &P::release, 2000, 2100, false},
@@ -120,6 +121,7 @@ ProgramProfile at_release(const ProgramProfile& profile, double year) {
   p.ep_exposed /= faster;
   p.ep_inside /= faster;
   p.launch_us /= faster;
+  p.gap_us /= faster;
   return p;
 }
 

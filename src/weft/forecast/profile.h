@@ -27,6 +27,7 @@ struct ProgramProfile {
   double network = 0.8;        // part of scale-out's rate that collectives reach
   double hop_us = 10;          // of a ring, from one node to the next
   double launch_us = 4;        // the least time from one kernel to the next
+  double gap_us = 0;           // beside each kernel, where a program waits for one before it launches the next
   double action_ms = 0;        // of a micro-batch's forward, and its backward, beside kernels
   double gain = 0;             // how much faster a release is than that of a year before, as a logarithm ...
   double release = 2026;       // ... and the year for which the numbers above are
