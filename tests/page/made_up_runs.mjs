@@ -226,7 +226,7 @@ export async function serve(runs, folder, port = 0) {
     else response.writeHead(404, { ...policy, "Content-Type": "application/json" }).end('{"error":"no such run or page"}');
   });
   await new Promise((done) => server.listen(port, "127.0.0.1", done));
-  return { streams, address: `http://127.0.0.1:${server.address().port}/`, asked, tell: () => streams.forEach((s) => s.write(message())), drop: () => streams.forEach((s) => s.end()), close: () => { server.closeAllConnections(); server.close(); } };
+  return { address: `http://127.0.0.1:${server.address().port}/`, asked, tell: () => streams.forEach((s) => s.write(message())), drop: () => streams.forEach((s) => s.end()), close: () => { server.closeAllConnections(); server.close(); } };
 }
 
 if (process.argv[1] && import.meta.url === pathToFileURL(process.argv[1]).href) {
