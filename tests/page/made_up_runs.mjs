@@ -82,7 +82,7 @@ export class MadeUpRun {
       records: this.step + this.held_out.length, events: this.events.length, attempts: this.attempts.length, checkpoints: this.checkpoints().length };
   }
   get latest() { return this.step === 0 ? {} : Object.fromEntries(Object.entries(this.record()).filter(([, v]) => typeof v === "number")); }
-  eta_s() { return this.state === "running" ? (this.total - this.step) * this.step_s * 1.04 : null; }
+  eta_s() { return this.state === "running" && this.total ? (this.total - this.step) * this.step_s * 1.04 : null; }
   checkpoints() {
     const some = this.held_out.slice(-12);
     return some.map((e) => ({ step: e.step, bytes: 1.53e9, held_out_loss: e.loss, time: this.began + e.step * this.step_s * 1.04 }));
@@ -226,7 +226,7 @@ export async function serve(runs, folder, port = 0) {
     else response.writeHead(404, { ...policy, "Content-Type": "application/json" }).end('{"error":"no such run or page"}');
   });
   await new Promise((done) => server.listen(port, "127.0.0.1", done));
-  return { streams, address: `http://127.0.0.1:${server.address().port}/`, asked, tell: () => streams.forEach((s) => s.write(message())), drop: () => streams.forEach((s) => s.end()), close: () => { server.closeAllConnections(); server.close(); } };
+  return { address: `http://127.0.0.1:${server.address().port}/`, asked, tell: () => streams.forEach((s) => s.write(message())), drop: () => streams.forEach((s) => s.end()), close: () => { server.closeAllConnections(); server.close(); } };
 }
 
 if (process.argv[1] && import.meta.url === pathToFileURL(process.argv[1]).href) {
