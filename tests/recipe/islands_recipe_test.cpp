@@ -42,7 +42,7 @@ TEST(IslandsRecipe, IsReadPrintedAndReadAgain) {
 }
 
 TEST(IslandsRecipe, KeysAndValuesAreJudgedAsAllOthers) {
-  EXPECT_SAYS(problem_of({"islands.cuont=2"}), "did you mean islands.count?");
+  EXPECT_SAYS(problem_of({"islands.counts=2"}), "did you mean islands.count?");
   EXPECT_SAYS(problem_of({"islands.outer_momentum=1"}), "expected a number from 0 to below 1");
   EXPECT_SAYS(problem_of({"islands.wire_precision=fp8"}), "one of \"f32\", \"bf16\"");
   EXPECT_SAYS(problem_of({"islands.number=2"}), "below islands.count = 2");
@@ -60,8 +60,11 @@ TEST(IslandsRecipe, KeysAndValuesAreJudgedAsAllOthers) {
 TEST(IslandsRecipe, WhatIslandsCannotDoIsRefusedByName) {
   EXPECT_EQ(islands_refusal_of({}), "");
   EXPECT_SAYS(islands_refusal_of({"run.backend=ref"}), "run.backend = \"ref\" cannot run with [islands]");
-  EXPECT_SAYS(islands_refusal_of({"train.rampup_batch_size=[4, 4, 600]"}), "[[phase]] or train.rampup_batch_size");
-  EXPECT_SAYS(islands_refusal_of({"train.epochs=2"}), "train.epochs = 2");
+  const Recipe phased =
+      parse_recipe(std::string(kJoined) + "[[phase]]\nfrom_step = 5\noptimizer.lr = 1e-4\n", "r.toml", {});
+  EXPECT_SAYS(testing::error_of<ConfigError>([&] { check_islands_supported(islands_of(), phased); }),
+              "[[phase]] or train.rampup_batch_size cannot run with [islands]");
+  EXPECT_SAYS(islands_refusal_of({"train.epochs=2", "train.train_iters=0"}), "train.epochs = 2");
   EXPECT_SAYS(islands_refusal_of({"train.on_spike=skip"}), "train.on_spike = \"skip\"");
   EXPECT_SAYS(islands_refusal_of({"checkpoint.async_save=true", "checkpoint.save_interval=10"}),
               "checkpoint.async_save");
