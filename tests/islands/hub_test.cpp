@@ -14,14 +14,14 @@ namespace weft {
 namespace {
 
 using Numbers = std::vector<float>;
-constexpr const char *kSecret = "a secret of sixteen bytes", *kSettings = "islands.count = 2\ntrain.seed = 1\n";
+constexpr const char *kHubSecret = "a secret of sixteen bytes", *kSettings = "islands.count = 2\ntrain.seed = 1\n";
 
 // A hub of two islands and fragments of three weights and one, at work.
 class WorkingHub {
  public:
   explicit WorkingHub(double timeout_s = 5, OuterSpec outer = {}, int64_t count = 2)
       : hub_({.address = "127.0.0.1:0",
-              .secret = kSecret,
+              .secret = kHubSecret,
               .count = count,
               .settings = kSettings,
               .model = "a model",
@@ -69,7 +69,7 @@ std::string state_of(const std::vector<Numbers>& outer) {
 class FakeIsland {
  public:
   FakeIsland(const WorkingHub& hub, int64_t number, int64_t rounds, std::vector<Numbers> outer)
-      : channel_(IslandChannel::connect(hub.address(), kSecret, 5)),
+      : channel_(IslandChannel::connect(hub.address(), kHubSecret, 5)),
         hello_{.number = number,
                .rounds = rounds,
                .state = state_of(outer),
@@ -244,7 +244,7 @@ TEST(IslandHub, RefusesNumbersThatAreNotFinite) {
 TEST(IslandHub, OutlivesIslandsThatSayWhatIsNotDue) {
   WorkingHub hub;
   const auto talk = [&](const std::function<void(IslandChannel&)>& f) {
-    IslandChannel channel = IslandChannel::connect(hub.address(), kSecret, 5);
+    IslandChannel channel = IslandChannel::connect(hub.address(), kHubSecret, 5);
     f(channel);
     EXPECT_THROW(channel.receive(), ChannelError);
   };

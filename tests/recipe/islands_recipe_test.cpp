@@ -26,7 +26,7 @@ Islands islands_of(const std::vector<std::string>& settings = {}) { return parse
 std::string problem_of(const std::vector<std::string>& settings) {
   return testing::error_of<ConfigError>([&] { islands_of(settings); });
 }
-std::string refusal_of(const std::vector<std::string>& settings) {
+std::string islands_refusal_of(const std::vector<std::string>& settings) {
   const Recipe recipe = parse_recipe(kJoined, "r.toml", settings);
   return testing::error_of<ConfigError>([&] { check_islands_supported(islands_of(settings), recipe); });
 }
@@ -42,7 +42,7 @@ TEST(IslandsRecipe, IsReadPrintedAndReadAgain) {
 }
 
 TEST(IslandsRecipe, KeysAndValuesAreJudgedAsAllOthers) {
-  EXPECT_SAYS(problem_of({"islands.cuont=2"}), "did you mean islands.count?");
+  EXPECT_SAYS(problem_of({"islands.counts=2"}), "did you mean islands.count?");
   EXPECT_SAYS(problem_of({"islands.outer_momentum=1"}), "expected a number from 0 to below 1");
   EXPECT_SAYS(problem_of({"islands.wire_precision=fp8"}), "one of \"f32\", \"bf16\"");
   EXPECT_SAYS(problem_of({"islands.number=2"}), "below islands.count = 2");
@@ -58,15 +58,19 @@ TEST(IslandsRecipe, KeysAndValuesAreJudgedAsAllOthers) {
 }
 
 TEST(IslandsRecipe, WhatIslandsCannotDoIsRefusedByName) {
-  EXPECT_EQ(refusal_of({}), "");
-  EXPECT_SAYS(refusal_of({"run.backend=ref"}), "run.backend = \"ref\" cannot run with [islands]");
-  EXPECT_SAYS(refusal_of({"train.rampup_batch_size=[4, 4, 600]"}), "[[phase]] or train.rampup_batch_size");
-  EXPECT_SAYS(refusal_of({"train.epochs=2"}), "train.epochs = 2");
-  EXPECT_SAYS(refusal_of({"train.on_spike=skip"}), "train.on_spike = \"skip\"");
-  EXPECT_SAYS(refusal_of({"checkpoint.async_save=true", "checkpoint.save_interval=10"}), "checkpoint.async_save");
-  EXPECT_SAYS(refusal_of({"moe.bias_update_rate=0.1"}), "moe.bias_update_rate = 0.1");
-  EXPECT_SAYS(refusal_of({"train.objective=dpo", "data.pairs=p"}), "train.objective = \"dpo\"");
-  EXPECT_SAYS(refusal_of({"islands.count=0"}), "[islands] has no effect: islands.count is 0");
+  EXPECT_EQ(islands_refusal_of({}), "");
+  EXPECT_SAYS(islands_refusal_of({"run.backend=ref"}), "run.backend = \"ref\" cannot run with [islands]");
+  const Recipe phased =
+      parse_recipe(std::string(kJoined) + "[[phase]]\nfrom_step = 5\noptimizer.lr = 1e-4\n", "r.toml", {});
+  EXPECT_SAYS(testing::error_of<ConfigError>([&] { check_islands_supported(islands_of(), phased); }),
+              "[[phase]] or train.rampup_batch_size cannot run with [islands]");
+  EXPECT_SAYS(islands_refusal_of({"train.epochs=2", "train.train_iters=0"}), "train.epochs = 2");
+  EXPECT_SAYS(islands_refusal_of({"train.on_spike=skip"}), "train.on_spike = \"skip\"");
+  EXPECT_SAYS(islands_refusal_of({"checkpoint.async_save=true", "checkpoint.save_interval=10"}),
+              "checkpoint.async_save");
+  EXPECT_SAYS(islands_refusal_of({"moe.bias_update_rate=0.1"}), "moe.bias_update_rate = 0.1");
+  EXPECT_SAYS(islands_refusal_of({"train.objective=dpo", "data.pairs=p"}), "train.objective = \"dpo\"");
+  EXPECT_SAYS(islands_refusal_of({"islands.count=0"}), "[islands] has no effect: islands.count is 0");
 }
 
 // A run that is resumed may have another hub, and other islands must have the same settings.

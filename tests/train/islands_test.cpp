@@ -15,7 +15,7 @@ using Words = std::vector<std::string>;
 
 constexpr const char* kSecretOfTests = "a secret of sixteen bytes";
 
-Words joined(Words a, const Words& b) {
+Words both_of(Words a, const Words& b) {
   a.insert(a.end(), b.begin(), b.end());
   return a;
 }
@@ -25,16 +25,16 @@ Words settings_of(const fs::path& run, const Words& more) {
   const fs::path model = fs::path(testing::kSourceDir) / "tests/golden/llama3-rope-tied";
   return testing::golden_settings(
       model, run,
-      joined({"train.seq_length=16", "train.train_iters=4", "train.global_batch_size=2", "train.micro_batch_size=1",
-              "optimizer.lr_warmup_iters=1", "train.log_grad_norms=false", "checkpoint.save_interval=2",
-              "checkpoint.keep_latest=0", "run.threads=1", "run.backend=cpu"},
-             more));
+      both_of({"train.seq_length=16", "train.train_iters=4", "train.global_batch_size=2", "train.micro_batch_size=1",
+               "optimizer.lr_warmup_iters=1", "train.log_grad_norms=false", "checkpoint.save_interval=2",
+               "checkpoint.keep_latest=0", "run.threads=1", "run.backend=cpu"},
+              more));
 }
 
 Words with_islands(int64_t count, const Words& more) {
-  return joined({fmt::format("islands.count={}", count), "islands.address=127.0.0.1:1", "islands.sync_every=2",
-                 "islands.outer_lr=1", "islands.outer_momentum=0", "islands.timeout_seconds=20"},
-                more);
+  return both_of({fmt::format("islands.count={}", count), "islands.address=127.0.0.1:1", "islands.sync_every=2",
+                  "islands.outer_lr=1", "islands.outer_momentum=0", "islands.timeout_seconds=20"},
+                 more);
 }
 
 // A hub of the recipe's islands.
@@ -68,7 +68,7 @@ class Hub {
 
 bool train_island(const fs::path& run, const std::string& hub, int64_t number, const Words& settings) {
   const Words all =
-      settings_of(run, joined(settings, {"islands.address=" + hub, fmt::format("islands.number={}", number)}));
+      settings_of(run, both_of(settings, {"islands.address=" + hub, fmt::format("islands.number={}", number)}));
   const Recipe recipe = parse_recipe("", "islands", all);
   const IslandSetup setup{.settings = parse_islands("", "islands", all), .secret = kSecretOfTests};
   const Machine machine = testing::unmeasured(machine_for(recipe));
@@ -104,7 +104,7 @@ std::string file_at(const fs::path& run, int64_t step, const char* file) {
 constexpr const char *kWeights = "model.safetensors", *kMoments = "weft/optimizer.safetensors",
                      *kOuterWeights = "weft/outer.safetensors";
 
-void expect_same(const fs::path& a, const fs::path& b, int64_t step, const std::vector<const char*>& files) {
+void expect_same_files(const fs::path& a, const fs::path& b, int64_t step, const std::vector<const char*>& files) {
   for (const char* file : files) EXPECT_TRUE(file_at(a, step, file) == file_at(b, step, file)) << step << " " << file;
 }
 
@@ -113,9 +113,9 @@ void expect_plain(const Words& layout, const Words& islands = {}) {
   SCOPED_TRACE(fmt::format("{} {}", fmt::join(layout, " "), fmt::join(islands, " ")));
   testing::TempDir dir;
   train_plain(dir / "plain", layout);
-  train_islands(dir.path(), 1, joined(with_islands(1, islands), layout));
-  expect_same(dir / "plain", dir / "0", 2, {kWeights, kMoments});
-  expect_same(dir / "plain", dir / "0", 4, {kWeights, kMoments});
+  train_islands(dir.path(), 1, both_of(with_islands(1, islands), layout));
+  expect_same_files(dir / "plain", dir / "0", 2, {kWeights, kMoments});
+  expect_same_files(dir / "plain", dir / "0", 4, {kWeights, kMoments});
 }
 
 TEST(Islands, OneThatTakesTheMeanIsThePlainRunToTheBit) { expect_plain({}); }
@@ -145,8 +145,8 @@ TEST(Islands, ThatExchangeAfterEachStepOfSgdAreSynchronousTraining) {
                   "optimizer.clip_grad=0",       "optimizer.lr=0.2",     "optimizer.lr_decay_style=constant",
                   "optimizer.lr_warmup_iters=0", "optimizer.min_lr=0"};
   testing::TempDir dir;
-  train_plain(dir / "plain", joined(sgd, {"train.global_batch_size=4"}));
-  train_islands(dir.path(), 2, joined(with_islands(2, {"islands.sync_every=1"}), sgd));
+  train_plain(dir / "plain", both_of(sgd, {"train.global_batch_size=4"}));
+  train_islands(dir.path(), 2, both_of(with_islands(2, {"islands.sync_every=1"}), sgd));
   const std::vector<float> expected = weights_in(dir / "plain", 4), found = weights_in(dir / "0", 4);
   const std::vector<float> begun = weights_in(dir / "plain", 2);
   ASSERT_EQ(expected.size(), found.size());
@@ -158,7 +158,7 @@ TEST(Islands, ThatExchangeAfterEachStepOfSgdAreSynchronousTraining) {
   const double bound = 4 * (3 * 4 * 0x1p-24 + 0.2 * 1e-5);
   EXPECT_LT(most, bound);
   EXPECT_GT(moved, 20 * bound);  // else nothing was shown
-  expect_same(dir / "0", dir / "1", 4, {kWeights, kOuterWeights});
+  expect_same_files(dir / "0", dir / "1", 4, {kWeights, kOuterWeights});
 }
 
 TEST(Islands, EndAlikeWithFragmentsMomentumAndDifferencesInBf16) {
@@ -166,7 +166,7 @@ TEST(Islands, EndAlikeWithFragmentsMomentumAndDifferencesInBf16) {
   train_islands(dir.path(), 2,
                 with_islands(2, {"islands.fragments=2", "islands.outer_lr=0.7", "islands.outer_momentum=0.9",
                                  "islands.wire_precision=bf16"}));
-  expect_same(dir / "0", dir / "1", 4, {kWeights, kOuterWeights});
+  expect_same_files(dir / "0", dir / "1", 4, {kWeights, kOuterWeights});
   EXPECT_FALSE(file_at(dir / "0", 2, kWeights) == file_at(dir / "1", 2, kWeights));  // one fragment was exchanged
 }
 
@@ -176,11 +176,11 @@ TEST(Islands, OfOtherLayoutsExchangeTheSameWeights) {
   const Words settings = with_islands(2, {});
   Hub hub(settings);
   auto other = std::async(std::launch::async, [&] {
-    return train_island(dir / "1", hub.address(), 1, joined(settings, {"parallel.dp=2", "parallel.zero_stage=3"}));
+    return train_island(dir / "1", hub.address(), 1, both_of(settings, {"parallel.dp=2", "parallel.zero_stage=3"}));
   });
-  EXPECT_TRUE(train_island(dir / "0", hub.address(), 0, joined(settings, {"parallel.pp=2"})));
+  EXPECT_TRUE(train_island(dir / "0", hub.address(), 0, both_of(settings, {"parallel.pp=2"})));
   EXPECT_TRUE(other.get());
-  expect_same(dir / "0", dir / "1", 4, {kWeights, kOuterWeights});
+  expect_same_files(dir / "0", dir / "1", 4, {kWeights, kOuterWeights});
 }
 
 TEST(Islands, ReadEverySampleOnceTogether) {
@@ -220,7 +220,7 @@ TEST(Islands, TellTheBytesThatTheySend) {
 }
 
 // What both were after the second step, under another name.
-void go_back(const fs::path& dir, const fs::path& to) {
+void copy_after_two_steps(const fs::path& dir, const fs::path& to) {
   for (const char* island : {"0", "1"}) {
     fs::create_directories(to);
     fs::copy(dir / island, to / island, fs::copy_options::recursive);
@@ -233,10 +233,10 @@ TEST(Islands, ThatAreResumedTogetherGoOnToTheBit) {
   const Words settings = with_islands(2, {"islands.outer_lr=0.7", "islands.outer_momentum=0.9"});
   testing::TempDir dir;
   train_islands(dir / "whole", 2, settings);
-  go_back(dir / "whole", dir / "resumed");
+  copy_after_two_steps(dir / "whole", dir / "resumed");
   train_islands(dir / "resumed", 2, settings);
   for (const char* island : {"0", "1"})
-    expect_same(dir / "whole" / island, dir / "resumed" / island, 4, {kWeights, kMoments, kOuterWeights});
+    expect_same_files(dir / "whole" / island, dir / "resumed" / island, 4, {kWeights, kMoments, kOuterWeights});
 }
 
 // Island 1 comes when island 0 has gone on without it: it takes the outer weights, and goes on where island 0 is, or
@@ -279,7 +279,7 @@ TEST(Islands, OneWhoseLinkVanishesBeforeTheMeanDoesNotCountTwice) {
   const std::string address = fmt::format("127.0.0.1:{}", listener.port);
   EXPECT_TRUE(train_island(dir / "0", address, 0, with_islands(1, {"islands.sync_every=4"})));
   hub.get();
-  expect_same(dir / "plain", dir / "0", 4, {kWeights, kMoments});
+  expect_same_files(dir / "plain", dir / "0", 4, {kWeights, kMoments});
 }
 
 // The hub is lost after the first round. The island says so, ends all the same, and is of one round.

@@ -99,11 +99,13 @@ IslandMember::Next IslandMember::meet() {
         channel_->be_patient_for(spec_.timeout_s);
         say(*channel_, hello);
         hub_ = hear_welcome(*channel_);
+        has_met_ = true;
         next = hub_.what == Welcome::Do::give ? Next::give : hub_.what == Welcome::Do::take ? Next::take : Next::go;
         break;
-      } catch (const StrangerError& e) {
-        refusal_ = e.what();
-        break;
+      } catch (const StrangerError& e) {  // later, its link may have vanished just then
+        why = e.what();
+        if (!has_met_) refusal_ = why;
+        if (!has_met_) break;
       } catch (const RefusedIsland& e) {
         refusal_ = fmt::format("the hub refuses this island: {}", e.what());
         break;

@@ -70,6 +70,7 @@ class IslandMember {
   int64_t rounds_;
   std::optional<IslandChannel> channel_;         // of the first rank
   bool is_alone_ = false;                        // the hub did not answer
+  bool has_met_ = false;                         // it has answered once
   std::string refusal_;                          // of the first rank, to be told to all
   Welcome hub_;                                  // where the hub is; the same on all ranks after told
   int64_t sent_bytes_ = 0, received_bytes_ = 0;  // of connections that are over
