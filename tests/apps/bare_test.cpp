@@ -55,6 +55,13 @@ std::string tokenizer_json(const std::string& steps) {
          (steps.empty() ? "" : ", " + steps) + "}";
 }
 
+TEST_F(Bare, HasNoLivePage) {
+  fs::create_directory(dir_ / "r");
+  spill(at("r/metrics.jsonl"), "");
+  spill(at("r/run.lock"), "");
+  expect_refused(bare({"watch", at("r")}), "the live page", "cpp-httplib");
+}
+
 TEST_F(Bare, TrainsBytesOnTheReference) {
   fs::create_directories(dir_ / "model");
   spill(at("model/config.json"), testing::kOneLayer);

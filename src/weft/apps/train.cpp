@@ -16,6 +16,7 @@
 #include "weft/apps/launch.h"
 #include "weft/apps/launcher.h"
 #include "weft/apps/ranks.h"
+#include "weft/apps/run_page.h"
 #include "weft/apps/stop_signal.h"
 #include "weft/apps/supervised_attempt.h"
 #include "weft/base/error.h"
@@ -259,6 +260,8 @@ int train(const Recipe& recipe, const RankProcess& process, const TrainOptions& 
     judge_chosen(recipe, options.from, *mesh.world, machine.of_rank(mesh.world->rank()).threads, as.islands.settings);
   });
   const bool drops = process.leads() && !options.from.empty() && !is_there(recipe.run.dir);
+  std::optional<RunPage> page;
+  if (process.leads()) page.emplace(recipe);
   std::optional<RunLock> lock;
   std::optional<AttemptRecord> record;
   try {
@@ -404,6 +407,11 @@ int train_launched(const TrainOptions& options, const Launched& launched) {
     throw ConfigError(
         "data.train = [\"synthetic\"] is random tokens that `weft bench` makes, and `weft plan` takes for any; name "
         "text or token files to train on");
+  if (recipe.run.page_port != 0 && !recipe.run.page)
+    throw ConfigError(
+        fmt::format("run.page_port = {} says where the page of run.page = true is served, and run.page is "
+                    "false; the nearest that works: run.page=true",
+                    recipe.run.page_port));
   check_supported(recipe);
   TrainedAs as{.rows = {}, .islands = island_setup(options, recipe, launched.rank == 0)};
   const int world = mesh_sizes_of(recipe).world();

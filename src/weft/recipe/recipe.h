@@ -145,6 +145,8 @@ struct Recipe {
     int64_t threads = 0;
     double distributed_timeout_minutes = 10, start_timeout_minutes = 2;
     bool supervise = false;
+    bool page = false;
+    int64_t page_port = 0;  // 0: one that is free
     bool operator==(const Run&) const = default;
   } run;
   // What a supervisor may make of the layout when ranks come and go.

@@ -450,6 +450,11 @@ std::vector<RecipeKey> recipe_keys(Recipe& r) {
        "weft train does what weft supervise does: it watches the run, and starts it again after a failure "
        "(docs/operations.md)",
        kMayChange},
+      {"run.page", &r.run.page, anything(),
+       "weft train serves a live page of the run, to its machine alone, and says its address (docs/live.md)",
+       kMayChange},
+      {"run.page_port", &r.run.page_port, count(0, 65535),
+       "where run.page is served; 0: a port that is free, another one at each start", kMayChange},
 
       {"fleet.min_ranks", &f.min_ranks, count(0),
        "weft supervise: the fewest ranks that the run may go on with when others are gone; with fewer it waits; 0: as "
