@@ -75,7 +75,8 @@ int64_t IslandMember::begin(int64_t step, bool must) {
                       "RECIPE",
                       spec_.address, spec_.timeout_s));
     if (next == Next::alone || next == Next::go) return step;
-    if (next == Next::give ? give() : take(step)) return step;
+    const bool came = next == Next::give ? give() : take(step);
+    if (came) return next == Next::take && step >= spec_.last_step ? exchange(step) : step;
   }
   return step;
 }
@@ -129,13 +130,15 @@ IslandMember::Next IslandMember::meet() {
 }
 
 int64_t IslandMember::exchange(int64_t step) {
-  const bool is_last = step >= spec_.last_step;
+  bool is_last = step >= spec_.last_step;
   for (int64_t left = is_last ? state_.layout().num_fragments() : 1; left > 0; --left) {
-    const Exchanged how = exchange_one(step);
-    if (how == Exchanged::no) return step;                   // alone
-    if (how == Exchanged::took && !is_last) return step;     // and trains on from there
     if (is_last && rounds_ >= rounds_of_all()) return step;  // nothing is left to exchange
-    if (how == Exchanged::took) left = rounds_of_all() - rounds_ + 1;
+    const Exchanged how = exchange_one(step);
+    if (how == Exchanged::no) return step;  // alone
+    if (how == Exchanged::yes) continue;
+    if (step < spec_.last_step) return step;  // and trains on from there
+    is_last = true;
+    left = rounds_of_all() - rounds_ + 1;
   }
   return step;
 }
