@@ -222,9 +222,9 @@ TEST_F(SpikesSlow, BeforeTheFirstCheckpointTheStepIsSkipped) {
   EXPECT_EQ(state_of("early", kCircleSteps).skipped_steps, 1);
 }
 
-// Weights in shards and in 16 bits, losses that are scaled, saves beside the steps, biases of routers that no gradient
-// moves, an adapter whose base in codes is read again: each is as it was at the checkpoint. The model with experts has
-// 128 ids; losses of the adapter may still fall within the window, so its limit is nearer.
+// Weights in shards and in 16 bits, losses that are scaled, saves and local copies beside the steps, biases of routers
+// that no gradient moves, an adapter whose base in codes is read again: each is as it was at the checkpoint. The model
+// with experts has 128 ids; losses of the adapter may still fall within the window, so its limit is nearer.
 TEST_F(SpikesSlow, ARunOfAnyKindGoesBackToTheBit) {
   write_circle(dir_ / "strange.bin", 5, kBatchesOfFile, {kStrangeBatch}, 28);
   write_circle(dir_ / "without.bin", 5, kBatchesOfFile - kBatchesPast, {});
@@ -233,6 +233,7 @@ TEST_F(SpikesSlow, ARunOfAnyKindGoesBackToTheBit) {
       {"train.precision=bf16", "parallel.dp=2", "parallel.zero_stage=1", "parallel.tp=2"},
       {"train.precision=fp16", "train.initial_loss_scale=1024", "train.loss_scale_window=15"},
       {"checkpoint.async_save=true", "parallel.pp=2"},
+      {"checkpoint.local_dir=" + (dir_ / "local").string(), "checkpoint.local_interval=3", "parallel.dp=2"},
       {"optimizer.name=adamw8bit", "optimizer.min_8bit_size=500", "parallel.tp=2"},
       {"model.path=" + std::string(testing::kSourceDir) + "/tests/golden/deepseek-v3-bias",
        "moe.bias_update_rate=0.001", "parallel.dp=2", "parallel.zero_stage=1"},
