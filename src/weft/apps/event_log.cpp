@@ -1,8 +1,8 @@
 #include "weft/apps/event_log.h"
 
-#include <fstream>
-
+#include "weft/base/error.h"
 #include "weft/records/clock.h"
+#include "weft/records/events.h"
 
 namespace weft {
 
@@ -16,8 +16,11 @@ void EventLog::add(const std::string& event, nlohmann::json more) {
 void EventLog::write() {
   std::error_code ignored;
   if (waiting_.empty() || !std::filesystem::is_directory(run_, ignored)) return;
-  std::ofstream file(run_ / "events.jsonl", std::ios::app);
-  if (file << waiting_ << std::flush) waiting_.clear();
+  try {
+    append_line(run_ / "events.jsonl", waiting_.substr(0, waiting_.size() - 1));
+    waiting_.clear();
+  } catch (const FileError&) {  // they wait for the next
+  }
 }
 
 }  // namespace weft
