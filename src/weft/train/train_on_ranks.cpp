@@ -37,6 +37,7 @@ RunEnd train_rank(const RanksSetup& setup, const ProcessMesh& mesh, RankSigns& s
                              .signs = &signs,
                              .data = &rows,
                              .references = references,
+                             .islands = setup.islands,
                              .phases = {.carried = carried ? &*carried : nullptr}};
     Trainer trainer(plan_of_rank(recipe, *setup.machine.workspace_model, *mesh.world), own);
     const RunEnd end = trainer.run();

@@ -297,10 +297,10 @@ RunEnd Trainer::run() {
   for (bool asks = !follows_; step_ < end_step() && !(asks && stopped()); asks = true) {
     std::optional<StepRecord> record = step_once();
     if (!record) continue;
+    watch_stragglers(record->step_time_s);  // before ranks wait for what other islands send
     exchange(*record);
     if (whole_.train.autotune) steps_s_.push_back(record->step_time_s);
     if (leads()) records_->step(*record);
-    watch_stragglers(record->step_time_s);
     tell_of_rate();
     if (due(recipe_.train.check_replicas_interval)) wait_check_replicas();
     if (saving_) add_time(save_s_, [&] { go_on_saving(SaveWait::no); });
