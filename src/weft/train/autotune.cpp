@@ -13,6 +13,7 @@
 #include "weft/recipe/recipe_keys.h"
 #include "weft/train/checkpoint_folders.h"
 #include "weft/train/checkpoint_state.h"
+#include "weft/train/local_resume.h"
 #include "weft/train/rank_plan.h"
 #include "weft/train/run_phases.h"
 #include "weft/train/train_phases.h"
@@ -85,7 +86,7 @@ class TunedRun {
         data_(open_rank_data(setup.recipe, prepare_run(setup.recipe, mesh.world->rank()).model, *mesh.world,
                              setup.terminal_fd)),
         references_(prepare_references(setup.recipe, data_, machine_, mesh, setup.terminal_fd)),
-        found_(find_checkpoint_to_resume(setup.recipe.run.dir, *mesh.world, machine_.threads)),
+        found_(find_state_to_resume(setup.recipe, *mesh.world, machine_.threads)),
         step_(found_.path ? read_progress(*found_.path).step : 0) {}
 
   RunEnd train(const TunedSettings& settings, int64_t end_step) {
