@@ -76,6 +76,7 @@ std::vector<ScalePoint> scale(const Recipe& recipe, const HfConfig& config, cons
     if (data % recipe.parallel.ep != 0) continue;
     Recipe there = recipe;
     there.parallel.dp = dp;
+    there.parallel.micro_batches.clear();
     there.train.global_batch_size = each * dp;
     if (there.parallel.zero_shard_size > 0 && data % there.parallel.zero_shard_size != 0)
       there.parallel.zero_shard_size = 0;
