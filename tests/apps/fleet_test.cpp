@@ -132,6 +132,15 @@ TEST(FleetLayout, IsChosenByForecastWhereThereIsACluster) {
                Error);
 }
 
+// Eight ranks have one sample each: it stays what the run began with.
+TEST(FleetLayout, MayLeaveAutotuneNothingToTry) {
+  Recipe four = fleet_recipe(kFour);
+  four.train.autotune = true;
+  const auto found = choose_layout(four, 8, [](const Recipe&) { return ""; });
+  ASSERT_TRUE(found);
+  EXPECT_EQ(settings_between(four, found->recipe), std::vector<std::string>{"parallel.dp=8"});
+}
+
 TEST(FleetLayout, ChangesNothingButTheLayout) {
   const Recipe four = fleet_recipe(kFour);
   const auto found = choose_layout(four, 3, [](const Recipe&) { return ""; });

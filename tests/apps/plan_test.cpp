@@ -182,6 +182,16 @@ TEST_F(Plan, ReplacesNoFileUnasked) {
   EXPECT_SAYS(plan({"--again"}).err, "it needs one of them");
 }
 
+// What a job of several islands is told to write is one of them too.
+TEST_F(Plan, WritesTheIslandsOfTheRecipe) {
+  const std::string written = (dir_ / "w.toml").string();
+  const Finished f =
+      plan({"islands.count=2", "islands.number=1", "islands.address=127.0.0.1:7171", "islands.sync_every=1",
+            "--cluster", "H100-SXM", "--search", "--ranks", "1", "--write", written});
+  ASSERT_EQ(f.status, 0) << f.err;
+  EXPECT_SAYS(slurp(written), "\n[islands]\ncount = 2\nnumber = 1\n");
+}
+
 TEST_F(Plan, TakesThePrecisionThatTheDevicesHave) {
   const auto noted = [&](std::vector<std::string> more) {
     more.insert(more.begin(), {"train.precision=auto", "run.backend=cpu"});

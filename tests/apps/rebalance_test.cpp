@@ -65,11 +65,17 @@ TEST_F(RebalancedSlow, SharesForWhichNoMemoryWasPlannedAreNotTaken) {
 
 // A step behind the change, and one that ends the run there.
 TEST_F(RebalancedSlow, ARunGoesOnWithWhateverSharesItEndedWith) {
-  ASSERT_EQ(train("one", "", {"train.train_iters=36"}).status, 0);
-  ASSERT_EQ(train("two", "drag@run:1:0", {"parallel.dp=2", "train.rebalance=true"}).status, 0);
+  const std::string constant = "optimizer.lr_decay_style=constant";  // whatever train_iters is
+  ASSERT_EQ(train("one", "", {constant, "train.train_iters=36"}).status, 0);
+  ASSERT_EQ(train("two", "drag@run:1:0", {constant, "parallel.dp=2", "train.rebalance=true"}).status, 0);
   ASSERT_EQ(events_of("two", "rebalance").size(), 1u);
-  ASSERT_EQ(train("two", "", {"train.train_iters=36", "parallel.dp=2", "parallel.micro_batches=[3, 5]"}).status, 0);
+  ASSERT_EQ(
+      train("two", "", {constant, "train.train_iters=36", "parallel.dp=2", "parallel.micro_batches=[3, 5]"}).status, 0);
   EXPECT_EQ(records_of("two"), 36u);
+  ASSERT_FALSE(weights_of("two", 36).empty());
+  EXPECT_TRUE(weights_of("two", 36) == weights_of("one", 36));
+  const char* const state = "weft/optimizer.safetensors";
+  EXPECT_TRUE(file_of("two", 36, state) == file_of("one", 36, state));
 }
 
 }  // namespace

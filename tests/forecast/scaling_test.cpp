@@ -49,6 +49,18 @@ TEST(Scaling, EfficiencyFallsAndSaysWhy) {
   EXPECT_NE(to_string(points).find("|##############################|\n"), std::string::npos) << to_string(points);
 }
 
+TEST(Scaling, SharesOfTheRecipesRanksAreRefused) {
+  Recipe r;
+  r.train.global_batch_size = 8;
+  r.parallel.dp = 2;
+  r.parallel.micro_batches = {5, 3};
+  const std::string refusal = testing::error_of<ConfigError>([&] {
+    scale(r, model_to_scale(), preset_of("H100-SXM"), Profiles::built_in(), {2, 4});
+  });
+  EXPECT_SAYS(refusal, "--scale cannot run with parallel.micro_batches = [5, 3]");
+  EXPECT_SAYS(refusal, "the nearest that works: parallel.micro_batches=[]");
+}
+
 TEST(Scaling, RangesAreRead) {
   EXPECT_EQ(device_range("8..1024").high, 1024);
   EXPECT_EQ(device_range("16").low, 16);

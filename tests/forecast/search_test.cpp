@@ -96,6 +96,17 @@ void expect_what_planning_every_layout_finds(int64_t devices, const std::vector<
   }
 }
 
+// Which a recipe that is written for a layout would be refused with.
+TEST(LayoutChoice, LeavesAutotuneOutWhereThereIsNothingToTry) {
+  Recipe r = small_recipe();
+  r.train.autotune = true;
+  r.train.numerics = NumericsChoice::invariant;
+  EXPECT_FALSE(with_choice(r, {.dp = 2}).train.autotune);
+  EXPECT_TRUE(with_choice(r, {.pp = 2}).train.autotune);
+  r.train.autotune = false;
+  EXPECT_FALSE(with_choice(r, {.pp = 2}).train.autotune);
+}
+
 TEST(LayoutSearch, FindsWhatPlanningEveryLayoutFinds) { expect_what_planning_every_layout_finds(2, {1, 0.2}); }
 TEST(LayoutSearchSlow, FindsWhatPlanningEveryLayoutOnFourDevicesFinds) {
   expect_what_planning_every_layout_finds(4, {1, 0.5, 0.25, 0.1, 0.03, 0});

@@ -236,6 +236,18 @@ TEST(Unequal, RanksOnQuickDevicesGetLargerShares) {
   EXPECT_LE(better->forecast.step.step_s, 1.0001 * best);
 }
 
+TEST(Unequal, EachRankIsForecastWithItsOwnShareOnItsOwnDevices) {
+  Planned p{
+      .recipe = unequal_recipe(4, 1), .config = wide_model(2), .cluster = {{nodes_of(1, 2), nodes_of(1, 2, 0.5)}}};
+  const int64_t all = p.recipe.train.global_batch_size / p.recipe.train.micro_batch_size;
+  p.recipe.parallel.micro_batches = {2, 2, 2, all - 6};
+  const std::vector<double> s = p.planner.forecast().rank_s;
+  ASSERT_EQ(s.size(), 4u);
+  EXPECT_EQ(s[0], s[1]);
+  EXPECT_LT(s[1], s[2]);
+  EXPECT_LT(s[2], s[3]);
+}
+
 // Whichever rank has the most, the others wait for it.
 TEST(Unequal, OnDevicesThatAreAlikeTheRankWithTheMostMicroBatchesIsForecast) {
   const HfConfig config = wide_model(2);

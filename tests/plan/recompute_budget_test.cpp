@@ -102,6 +102,14 @@ TEST_F(RecomputeBudget, TheLeastArithmeticThatFitsIsChosen) {
   }
 }
 
+// Two stages of which the first rank of dp runs alike, and the second one keeps three micro-batches and two.
+TEST_F(RecomputeBudget, EachStageIsJudgedByAllItsShares) {
+  const Recipe r = recipe_of(kDense, {"parallel.pp=4", "parallel.dp=2", "parallel.micro_batches=[1, 7]"});
+  const RunPlan run = plan_run(with_budget(r, range_of(r).most), WorkspaceModel());
+  ASSERT_EQ(run.recompute.stages.size(), 4u);
+  EXPECT_GT(run.recompute.stages[1].bytes, run.recompute.stages[2].bytes);
+}
+
 // Of what blocks can do each keeps less than the one before and computes more, the first without a product.
 TEST_F(RecomputeBudget, MoreComputedAgainKeepsLess) {
   for (const char* config : {kDense, kExperts, kLatents}) {

@@ -64,6 +64,35 @@ TEST(Tuner, TakesNothingThatDoesNotFitOrGainsAsMuchAsNoise) {
   EXPECT_EQ(kept.micro_batch_size, 1);
 }
 
+// train.eval_iters counts micro-batches: held-out losses of all trials are over the same data.
+TEST(Tuner, EvaluationsKeepTheirDataWithMicroBatchesOfAnotherSize) {
+  Recipe r = recipe_to_try(2, 24);
+  r.train.eval_iters = 6;
+  const auto [asked, best] = tuned_by(r, as_large);
+  EXPECT_EQ(sizes_of(asked), (std::vector<int64_t>{2, 4})) << "8 divides the batch, and not the 12 samples";
+  for (const TunedSettings& s : asked) {
+    const Recipe tried = with_settings(r, s);
+    EXPECT_EQ(tried.train.eval_iters * tried.train.micro_batch_size, 12);
+  }
+  r = recipe_to_try(1, 8);
+  r.train.eval_iters = 3;
+  EXPECT_TRUE(settings_to_tune(r).empty());
+  r.train.eval_iters = 0;
+  EXPECT_EQ(with_settings(r, {.micro_batch_size = 8}).train.eval_iters, 0);  // all of the data
+}
+
+TEST(Autotune, SettingsThatNoTrialHasCannotHaveBeenChosen) {
+  const Recipe r = recipe_to_try(2, 8);
+  EXPECT_TRUE(may_be_chosen(r, tuned_settings_of(r)));
+  EXPECT_TRUE(may_be_chosen(r, {.micro_batch_size = 8}));
+  EXPECT_FALSE(may_be_chosen(r, {.micro_batch_size = 3}));
+  EXPECT_FALSE(may_be_chosen(r, {.micro_batch_size = 2, .pipeline_schedule = ScheduleKind::zb_h1}));
+  EXPECT_FALSE(may_be_chosen(r, {.micro_batch_size = 2, .cp_comm_type = CpCommType::a2a}));
+  Recipe invariant = r;
+  invariant.train.numerics = NumericsChoice::invariant;
+  EXPECT_FALSE(may_be_chosen(invariant, {.micro_batch_size = 4}));
+}
+
 TEST(Tuner, AnInvariantRunTriesWhatChangesNoBit) {
   Recipe r = recipe_to_try(1, 8);
   r.train.numerics = NumericsChoice::invariant;
@@ -105,6 +134,8 @@ TEST(Autotune, RefusesByNameWhatItCannotTry) {
   EXPECT_SAYS(refusal_of({"train.on_spike=rollback", "checkpoint.save_interval=10"}),
               "train.autotune counts its trials");
   EXPECT_EQ(refusal_of({"train.numerics=invariant", "parallel.pp=2"}), "");
+  // Where a run may come to other layouts, one of them may leave something to try.
+  EXPECT_EQ(refusal_of({"train.numerics=invariant", "fleet.available=n", "fleet.max_ranks=2"}), "");
 }
 
 }  // namespace

@@ -81,6 +81,12 @@ TEST(AutotunedRun, TakesWhatItHasFoundWhenItGoesOn) {
   const std::string events = testing::slurp(dir / "run/events.jsonl");
   EXPECT_EQ(events.find("\"autotuned\""), events.rfind("\"autotuned\""));  // once
   EXPECT_EQ(as_tuned(first, dir / "run").train.micro_batch_size, found_by(first).chosen.micro_batch_size);
+  TuningRecord odd = found_by(first);
+  odd.chosen.micro_batch_size = 3;
+  testing::spill(dir / "run/autotune.json", to_json(odd).dump());
+  const Recipe longer = tuned_recipe(dir / "run", {"train.autotune=true", "train.train_iters=39"});
+  EXPECT_SAYS(testing::error_of<FileError>([&] { records_of_tuned(longer); }),
+              "autotune.json: chosen: train.micro_batch_size = 3, which no run of this recipe tries");
 }
 
 TEST(TuningRecord, IsReadAsItWasWritten) {
@@ -96,6 +102,30 @@ TEST(TuningRecord, IsReadAsItWasWritten) {
   Recipe other = layout;
   other.parallel.dp = 2;
   EXPECT_NE(recipe_to_tune(layout), recipe_to_tune(other));
+}
+
+TEST(TuningRecord, SettingsThatTheRecipeCannotHaveAreRefusedByTheFileThatSaysThem) {
+  const testing::TempDir dir;
+  const Recipe recipe = tuned_recipe(dir / "run", {"train.autotune=true"});
+  fs::create_directories(dir / "run");
+  const auto spill = [&](const TunedSettings& chosen) {
+    testing::spill(dir / "run/autotune.json",
+                   to_json(TuningRecord{.of = recipe_to_tune(recipe), .chosen = chosen}).dump());
+  };
+  spill({.micro_batch_size = 4});
+  EXPECT_EQ(as_tuned(recipe, dir / "run").train.micro_batch_size, 4);
+  spill({.micro_batch_size = 3});
+  EXPECT_SAYS(testing::error_of<FileError>([&] { as_tuned(recipe, dir / "run"); }),
+              "autotune.json: chosen: train.micro_batch_size = 3, which no run of this recipe tries");
+}
+
+// A fleet may bring a run into a layout that leaves nothing to try: it trains as the recipe says.
+TEST(AutotunedRun, MakesNoTrialWhereThereIsNothingToTry) {
+  const testing::TempDir dir;
+  const Recipe recipe = tuned_recipe(
+      dir / "run", {"train.autotune=true", "train.numerics=invariant", "fleet.available=n", "fleet.max_ranks=2"});
+  EXPECT_EQ(records_of_tuned(recipe).steps.size(), 13u);
+  EXPECT_FALSE(fs::exists(dir / "run/autotune.json"));
 }
 
 TEST(TuningRecord, StepsThatAreNotSettledDoNotCount) {

@@ -60,6 +60,16 @@ TEST(ShareBalance, EveryRankKeepsAMicroBatch) {
   EXPECT_EQ(change->shares, (Counts{3, 1}));
 }
 
+// Those for which there is no room are not asked for again, and others are.
+TEST(ShareBalance, RefusedSharesAreNotFoundAgain) {
+  ShareBalance balance({4, 4});
+  balance.refuse({6, 2});
+  EXPECT_FALSE(after(balance, {1, 3}, 20));
+  const auto change = after(balance, {1, 7}, ShareBalance::kWindows);
+  ASSERT_TRUE(change);
+  EXPECT_EQ(change->shares, (Counts{7, 1}));
+}
+
 TEST(ShareBalance, TimesThatNobodyMeasuredChangeNothing) {
   ShareBalance balance({4, 4});
   for (const double none :

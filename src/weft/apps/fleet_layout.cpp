@@ -102,6 +102,7 @@ class Layouts {
   }
   void add() {
     Recipe made = with_choice(recipe_, now_);
+    made.train.autotune = recipe_.train.autotune;  // which a run cannot change; it makes no trials where there are none
     if (now_.dp == base_.dp) made.parallel.micro_batches = recipe_.parallel.micro_batches;
     if (now_.pp == base_.pp) made.parallel.pipeline_layout = recipe_.parallel.pipeline_layout;
     if (now_.pp == 1) made.parallel.pipeline_schedule = Recipe().parallel.pipeline_schedule;

@@ -6,7 +6,6 @@
 #include "weft/apps/backends.h"
 #include "weft/apps/commands.h"
 #include "weft/apps/written_recipe.h"
-#include "weft/base/durable_file.h"
 #include "weft/base/error.h"
 #include "weft/forecast/layer_trace.h"
 #include "weft/plan/layout_plan.h"
@@ -46,7 +45,8 @@ int run_plan_balance(const PlanBalanceOptions& o) {
   const Machine machine = machine_to_plan_for(recipe);
   const int64_t bytes = memory_of(recipe, machine),
                 better_bytes = better ? memory_of(with_cut(recipe, better->blocks), machine) : 0;
-  if (better && !o.write.empty()) write_file_durably(o.write, to_toml(with_cut(recipe, better->blocks)));
+  if (better && !o.write.empty())
+    write_planned_recipe(o.write, with_cut(recipe, better->blocks), o.recipe, o.overrides);
   if (o.json) {
     nlohmann::json json = to_json(trace, now, better);
     json["now"]["memory_bytes"] = bytes;

@@ -7,7 +7,6 @@
 #include "weft/apps/commands.h"
 #include "weft/apps/unequal_recipe.h"
 #include "weft/apps/written_recipe.h"
-#include "weft/base/durable_file.h"
 #include "weft/base/error.h"
 #include "weft/base/threads.h"
 #include "weft/forecast/cluster.h"
@@ -54,7 +53,7 @@ int search_on(const UnequalCluster& cluster, const PlanOptions& options) {
   const UnequalSearchResult result =
       search_unequal(recipe, read_hf_config(recipe.model.path), cluster, Profiles::built_in(), spec);
   if (!options.write.empty() && !result.best.empty())
-    write_file_durably(options.write, to_toml(result.best[0].applied_to(recipe)));
+    write_planned_recipe(options.write, result.best[0].applied_to(recipe), options.recipe, options.overrides);
   std::cout << (options.json ? to_json(result, spec).dump(1) + "\n" : to_string(result, cluster, spec));
   return result.best.empty() ? kExitFailure : kExitOk;
 }
@@ -71,7 +70,7 @@ int run_plan_search(const PlanOptions& options) {
   const SearchResult result =
       search_layouts(recipe, read_hf_config(recipe.model.path), cluster, Profiles::built_in(), spec);
   if (!options.write.empty() && !result.best.empty())
-    write_file_durably(options.write, to_toml(with_choice(recipe, result.best[0].layout)));
+    write_planned_recipe(options.write, with_choice(recipe, result.best[0].layout), options.recipe, options.overrides);
   std::cout << (options.json ? to_json(result, spec).dump(1) + "\n" : to_string(result, spec));
   return result.best.empty() ? kExitFailure : kExitOk;
 }

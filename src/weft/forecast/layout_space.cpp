@@ -5,6 +5,7 @@
 
 #include "weft/base/error.h"
 #include "weft/plan/layout.h"
+#include "weft/recipe/autotune_settings.h"
 
 namespace weft {
 namespace {
@@ -172,6 +173,7 @@ Recipe with_choice(const Recipe& recipe, const LayoutChoice& c) {
   p.pipeline_layout.clear();
   p.micro_batches.clear();
   fit_frozen(p);
+  if (settings_to_tune(r).empty()) r.train.autotune = false;
   return r;
 }
 

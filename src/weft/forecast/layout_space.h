@@ -26,7 +26,8 @@ struct LayoutChoice {
 };
 
 LayoutChoice choice_of(const Recipe& recipe);
-// The recipe with that layout; blocks are dealt out over stages as weft does by itself.
+// The recipe with that layout; blocks are dealt out over stages as weft does by itself. Without train.autotune where
+// the layout leaves it nothing to try.
 Recipe with_choice(const Recipe& recipe, const LayoutChoice& choice);
 
 // Without what goes with axes of several ranks where an axis has one: ZeRO, schedules, the kind of cp.

@@ -6,6 +6,7 @@
 
 #include "weft/base/error.h"
 #include "weft/plan/layout.h"
+#include "weft/schedule/shares.h"
 
 namespace weft {
 namespace {
@@ -61,6 +62,11 @@ DeviceRange device_range(const std::string& text) {
 
 std::vector<ScalePoint> scale(const Recipe& recipe, const HfConfig& config, const ClusterSpec& cluster,
                               const Profiles& profiles, DeviceRange range) {
+  if (has_unequal_shares(recipe.parallel))
+    throw ConfigError(
+        fmt::format("--scale cannot run with parallel.micro_batches = {}: it says what as many ranks of dp have as the "
+                    "recipe has, and not what more would; the nearest that works: parallel.micro_batches=[]",
+                    text_of_shares(recipe.parallel.micro_batches)));
   const MeshSizes mesh = mesh_sizes_of(recipe);
   const int64_t copy = int64_t(mesh.tp) * mesh.pp * mesh.cp, each = recipe.train.global_batch_size / recipe.parallel.dp;
   std::vector<ScalePoint> points;

@@ -23,7 +23,8 @@ struct DeviceRange {
 DeviceRange device_range(const std::string& text);
 
 // The recipe at `low` devices (or the next number its layout divides) and each doubling up to `high`. Throws
-// ConfigError where no multiple of its tp x pp x cp lies in the range, and what forecasts throw.
+// ConfigError where no multiple of its tp x pp x cp lies in the range, where its ranks have unequal shares, and what
+// forecasts throw.
 std::vector<ScalePoint> scale(const Recipe& recipe, const HfConfig& config, const ClusterSpec& cluster,
                               const Profiles& profiles, DeviceRange range);
 // A line for each point, with a bar.

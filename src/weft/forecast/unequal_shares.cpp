@@ -1,5 +1,6 @@
 // Shares of a step's micro-batches for data-parallel ranks on unequal devices: each rank's step by itself.
 #include <algorithm>
+#include <map>
 #include <numeric>
 #include <utility>
 
@@ -78,9 +79,18 @@ UnequalForecast UnequalPlanner::forecast_shares(Recipe recipe) {
   f.shares = shares_in(recipe);
   f.stages.resize(size_t(f.work.mesh.pp));
   std::vector<UnequalStage> of_slowest;
+  // Of ranks with the same kinds of devices in each stage, and as many micro-batches: such are priced once.
+  std::map<std::pair<std::vector<std::vector<size_t>>, int64_t>, double> seconds;
   for (int dp = 0; dp < without_stages.mesh.dp; ++dp) {
     RunWork work = without_stages;
     work.num_micro_batches = f.shares.at(size_t(dp));
+    std::vector<std::vector<size_t>> kinds;
+    for (int stage = 0; stage < work.mesh.pp; ++stage) kinds.push_back(kinds_of_rank(cluster_, work.mesh, dp, stage));
+    const auto [priced, is_new] = seconds.try_emplace({std::move(kinds), work.num_micro_batches}, 0.0);
+    if (!is_new) {
+      f.rank_s.push_back(priced->second);
+      continue;
+    }
     std::vector<UnequalStage> stages;
     for (int stage = 0; stage < work.mesh.pp; ++stage) {
       const Cost& cost = cost_of_share(recipe, plan, work, stage, dp);
@@ -90,6 +100,7 @@ UnequalForecast UnequalPlanner::forecast_shares(Recipe recipe) {
       join(f.stages[size_t(stage)], cost.stage, dp == 0);
     }
     StepForecast step = price_step(work, f.profile);
+    priced->second = step.step_s;
     f.rank_s.push_back(step.step_s);
     if (dp > 0 && step.step_s <= f.step.step_s) continue;
     f.step = std::move(step);
@@ -110,6 +121,9 @@ std::optional<BetterShares> UnequalPlanner::better_shares(const UnequalForecast&
   const std::vector<int64_t> given = shares_in(recipe);
   const int64_t all = std::accumulate(given.begin(), given.end(), int64_t{0});
   if (given.size() < 2 || all == int64_t(given.size())) return {};
+  std::vector<int64_t> uneven(given.size(), 1);
+  uneven[0] = all - int64_t(given.size()) + 1;
+  if (!can_have(recipe, uneven)) return {};  // before anything is priced
   const auto forecast_of = [&](const std::vector<int64_t>& shares) {
     recipe.parallel.micro_batches = shares;
     return forecast_shares(recipe);

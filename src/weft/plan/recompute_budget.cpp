@@ -85,6 +85,12 @@ void summarize(const std::vector<ModelPart>& parts, const ModelFlops& flops, con
   }
 }
 
+// Whether the ranks of two stages run alike, kind by kind: with shares of their own they keep other micro-batches.
+bool all_run_alike(const ModelSpec& model, const std::vector<StepSpec>& a, const std::vector<StepSpec>& b) {
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(),
+                    [&](const StepSpec& x, const StepSpec& y) { return runs_alike(model, x, y); });
+}
+
 // A stage that runs as the one before it does the same.
 void repeat_stage(const StepSpec& before, const StepSpec& now, RecomputeChoice& choice) {
   const Run from = before.model.parts[0].blocks, to = now.model.parts[0].blocks;
@@ -160,20 +166,19 @@ void settle_recompute(const Recipe& given, RunPlan& run, const WorkspaceModel& w
   const ModelFlops flops = flops_of_model(run, workspace);
   RecomputeChoice choice{
       .budget = *budget, .blocks = BlockLevels(size_t(run.model.num_layers), BlockRecompute::none), .stages = {}};
-  std::optional<StepSpec> before;
+  std::vector<StepSpec> before;
   int fullest = 0;
   for (int stage = 0; stage < int(recipe.parallel.pp); ++stage) {
     std::vector<StepSpec> steps = steps_of_stage(recipe, run, stage);
-    const StepSpec step = steps[0];
     RecomputeChoice::Stage& now = choice.stages.emplace_back();
-    if (before && runs_alike(run.model, *before, step)) {
-      repeat_stage(*before, step, choice);
+    if (all_run_alike(run.model, before, steps)) {
+      repeat_stage(before[0], steps[0], choice);
     } else {
-      RecomputeStage of(run, std::move(steps), workspace);
+      RecomputeStage of(run, steps, workspace);
       now.bytes = of.choose(*budget, flops.blocks, choice.blocks);
     }
-    summarize(step.model.parts, flops, choice.blocks, now);
-    before = step;
+    summarize(steps[0].model.parts, flops, choice.blocks, now);
+    before = std::move(steps);
     if (now.bytes > choice.stages[size_t(fullest)].bytes) fullest = stage;
   }
   if (const int64_t most = choice.stages[size_t(fullest)].bytes; most > *budget)
@@ -185,17 +190,16 @@ void settle_recompute(const Recipe& given, RunPlan& run, const WorkspaceModel& w
 RecomputeRange recompute_range(const Recipe& given, const RunPlan& run, const WorkspaceModel& workspace) {
   const Recipe recipe = recipe_to_choose_for(given, run);
   RecomputeRange range;
-  std::optional<StepSpec> before;
+  std::vector<StepSpec> before;
   for (int stage = 0; stage < int(recipe.parallel.pp); ++stage) {
     std::vector<StepSpec> steps = steps_of_stage(recipe, run, stage);
-    const StepSpec step = steps[0];
-    if (!before || !runs_alike(run.model, *before, step)) {
-      RecomputeStage of(run, std::move(steps), workspace);
+    if (!all_run_alike(run.model, before, steps)) {
+      RecomputeStage of(run, steps, workspace);
       BlockLevels levels(size_t(run.model.num_layers), BlockRecompute::none);
       range.most = std::max(range.most, of.keeping_all());
       range.least = std::max(range.least, of.least(levels));
     }
-    before = step;
+    before = std::move(steps);
   }
   return range;
 }

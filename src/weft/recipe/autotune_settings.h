@@ -22,7 +22,8 @@ struct TunedSettings {
   auto operator<=>(const TunedSettings&) const = default;
 };
 TunedSettings tuned_settings_of(const Recipe& recipe);
-// The recipe of steps with these, without train.autotune.
+// The recipe of steps with these, without train.autotune. train.eval_iters counts micro-batches, and follows their
+// size: the held-out data of an evaluation stays the same.
 Recipe with_settings(const Recipe& recipe, const TunedSettings& settings);
 // "train.micro_batch_size = 4, parallel.pipeline_schedule = \"1f1b\"": what is another than in `recipe`, or "as the
 // recipe says".
@@ -32,6 +33,8 @@ std::string settings_text(const TunedSettings& settings, const Recipe& recipe);
 // tokens come together) and the kind of cp, which add in another order; in any the schedule of a pipeline, which
 // changes no bit. Empty: none.
 std::vector<std::string> settings_to_tune(const Recipe& recipe);
+// Whether a run of the recipe could have come to these: where they differ from its own, that may change.
+bool may_be_chosen(const Recipe& recipe, const TunedSettings& settings);
 
 // Which settings are tried, one after the other: the recipe's own first, then each setting in turn beside the best of
 // the others. A pure value: equal answers lead to equal questions.

@@ -384,7 +384,8 @@ void refuse_autotune(const Recipe& r, Refusals& refusals) {
                fmt::format("{} steps are over before two settings have been tried, {} steps each", r.train.train_iters,
                            kStepsOfTrial),
                fmt::format("{}, or train.train_iters = {}", off, 2 * kStepsOfTrial + 1));
-  refusals.add_idle(settings_to_tune(r).empty(), key,
+  const bool has_more_layouts = r.fleet.min_ranks > 0 || r.fleet.max_ranks > 0;  // of which others may leave some open
+  refusals.add_idle(!has_more_layouts && settings_to_tune(r).empty(), key,
                     "it may change train.micro_batch_size (in fast numerics, with more than one sample a rank and no "
                     "moe.capacity_factor), parallel.pipeline_schedule (of 1f1b and zb_h1 with several stages) and "
                     "parallel.cp_comm_type (of p2p, all_gather and a2a in fast numerics), and this recipe leaves none "

@@ -13,6 +13,7 @@
 #include "weft/recipe/recipe_keys.h"
 #include "weft/train/checkpoint_folders.h"
 #include "weft/train/checkpoint_state.h"
+#include "weft/train/local_resume.h"
 #include "weft/train/rank_plan.h"
 #include "weft/train/run_phases.h"
 #include "weft/train/train_phases.h"
@@ -24,8 +25,13 @@ namespace fs = std::filesystem;
 
 constexpr const char* kTuningFile = "autotune.json";
 constexpr int64_t kTuningFormat = 1;
-constexpr std::array kDecideToo{"train.seq_length", "train.global_batch_size", "train.micro_batch_size",
-                                "train.precision",  "train.numerics",          "run.backend",
+constexpr std::array kDecideToo{"train.seq_length",
+                                "train.global_batch_size",
+                                "train.micro_batch_size",
+                                "train.precision",
+                                "train.numerics",
+                                "train.eval_iters",
+                                "run.backend",
                                 "run.threads"};
 
 nlohmann::json json_of(const TunedSettings& s) {
@@ -45,6 +51,13 @@ TunedSettings tuned_settings_in(const JsonFields& fields) {
   return s;
 }
 
+// Throws FileError where a run of the recipe cannot have come to what its file says.
+void require_choosable(const Recipe& recipe, const TuningRecord& record, const std::string& file) {
+  if (!may_be_chosen(recipe, record.chosen) || !conflicts(with_settings(recipe, record.chosen)).empty())
+    throw FileError(fmt::format("{}: chosen: {}, which no run of this recipe tries; remove the file, and it tries anew",
+                                file, settings_text(record.chosen, recipe)));
+}
+
 // The first rank's number on all of them. Collective.
 double number_of_first_rank(Communicator& world, double mine) {
   double sum = world.rank() == 0 ? mine : 0;
@@ -62,6 +75,7 @@ std::optional<TuningRecord> wait_recorded(const Recipe& recipe, Communicator& wo
   if (all.empty()) return {};
   TuningRecord record = tuning_record_of(all, file.string());
   if (record.of != recipe_to_tune(recipe)) return {};
+  require_choosable(recipe, record, file.string());
   return record;
 }
 
@@ -85,7 +99,7 @@ class TunedRun {
         data_(open_rank_data(setup.recipe, prepare_run(setup.recipe, mesh.world->rank()).model, *mesh.world,
                              setup.terminal_fd)),
         references_(prepare_references(setup.recipe, data_, machine_, mesh, setup.terminal_fd)),
-        found_(find_checkpoint_to_resume(setup.recipe.run.dir, *mesh.world, machine_.threads)),
+        found_(find_state_to_resume(setup.recipe, *mesh.world, machine_.threads)),
         step_(found_.path ? read_progress(*found_.path).step : 0) {}
 
   RunEnd train(const TunedSettings& settings, int64_t end_step) {
@@ -102,6 +116,8 @@ class TunedRun {
     return end;
   }
 
+  // For the user, when the run begins.
+  void note(std::string text) { found_.notes.push_back(std::move(text)); }
   int64_t step() const { return step_; }
   // Of the span that is done; the first rank has its records.
   const CarriedRun& carried() const { return *carried_; }
@@ -113,7 +129,7 @@ class TunedRun {
   const Machine& machine_;
   const RunData data_;
   const RunReferences references_;
-  const FoundCheckpoint found_;
+  FoundCheckpoint found_;
   int64_t step_;  // that are done
   std::optional<CarriedRun> carried_ = {};
 };
@@ -178,7 +194,9 @@ Recipe as_tuned(const Recipe& recipe, const fs::path& run) {
   if (std::ifstream in(run / kTuningFile, std::ios::binary); recipe.train.autotune && in) text << in.rdbuf();
   if (text.str().empty()) return recipe;
   const TuningRecord record = tuning_record_of(text.str(), (run / kTuningFile).string());
-  return record.of == recipe_to_tune(recipe) ? with_settings(recipe, record.chosen) : recipe;
+  if (record.of != recipe_to_tune(recipe)) return recipe;
+  require_choosable(recipe, record, (run / kTuningFile).string());
+  return with_settings(recipe, record.chosen);
 }
 
 double settled_seconds(std::vector<double> steps_s) {
@@ -214,22 +232,38 @@ bool RoomToTune::fits(const Recipe& recipe) const {
   return false;
 }
 
+namespace {
+
+// Whether there is room for them, as the first rank sees it: the recipe's own were planned before the run began.
+// Collective.
+bool fit(const TunedSettings& settings, const Recipe& recipe, const RoomToTune& room, Communicator& world) {
+  const bool asks = world.rank() == 0 && settings != tuned_settings_of(recipe);
+  return number_of_first_rank(world, !asks || room.fits(with_settings(recipe, settings)) ? 1 : 0) > 0;
+}
+
+}  // namespace
+
 RunEnd train_autotuned(const RanksSetup& setup, const RoomToTune& room, const ProcessMesh& mesh, RankSigns& signs) {
   const Recipe& recipe = setup.recipe;
   Communicator& world = *mesh.world;
   const auto recorded = wait_recorded(recipe, world);
   TunedRun run(setup, mesh, signs);
-  if (recorded) return run.train(recorded->chosen, recipe.train.train_iters);
+  if (recorded && fit(recorded->chosen, recipe, room, world))
+    return run.train(recorded->chosen, recipe.train.train_iters);
+  if (recorded)
+    run.note(
+        fmt::format("train.autotune: what {} says was chosen, {}, does not fit into memory now; the run goes on "
+                    "as the recipe says",
+                    kTuningFile, settings_text(recorded->chosen, recipe)));
+  // Without trials, too, in a layout of a fleet that leaves nothing to try.
+  if (recorded || settings_to_tune(recipe).empty())
+    return run.train(tuned_settings_of(recipe), recipe.train.train_iters);
   TuningRecord record{.of = recipe_to_tune(recipe)};
   Tuner tuner(recipe);
-  bool is_own = true;  // the recipe's own settings, which were planned before the run began
   while (const auto trial = tuner.next()) {
     if (run.step() + kStepsOfTrial >= recipe.train.train_iters) break;
     record.trials.push_back({.settings = *trial, .first_step = run.step()});
-    const bool asks = world.rank() == 0 && !is_own;
-    const bool fits = number_of_first_rank(world, !asks || room.fits(with_settings(recipe, *trial)) ? 1 : 0) > 0;
-    is_own = false;
-    if (fits) {
+    if (fit(*trial, recipe, room, world)) {
       const RunEnd end = run.train(*trial, run.step() + kStepsOfTrial);
       if (end != RunEnd::span_done) return end;
       record.trials.back().step_s = number_of_first_rank(world, settled_seconds(run.carried().steps_s));

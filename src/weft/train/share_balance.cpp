@@ -28,7 +28,7 @@ std::optional<ShareBalance::Change> ShareBalance::better(const std::vector<doubl
     change.slowest_s = std::max(change.slowest_s, now);
     change.then_s = std::max(change.then_s, each_s[r] * double(change.shares[r]));
   }
-  if (change.then_s > (1 - kGains) * change.slowest_s) return {};
+  if (change.then_s > (1 - kGains) * change.slowest_s || refused_.count(change.shares) > 0) return {};
   return change;
 }
 

@@ -2,7 +2,9 @@
 #pragma once
 #include <cstdint>
 #include <optional>
+#include <set>
 #include <span>
+#include <utility>
 #include <vector>
 
 namespace weft {
@@ -23,6 +25,8 @@ class ShareBalance {
   // What each rank of dp has computed of a step in a window, in seconds: the slowest of its tensor, context and
   // pipeline parallel ranks. None: the shares stay. A window without a gain, or without times above 0, begins anew.
   std::optional<Change> add(std::span<const double> compute_s);
+  // What add() has returned cannot be: it returns these shares no more, and goes on looking for others.
+  void refuse(std::vector<int64_t> shares) { refused_.insert(std::move(shares)); }
 
  private:
   std::optional<Change> better(const std::vector<double>& each_s) const;
@@ -30,6 +34,7 @@ class ShareBalance {
   const std::vector<int64_t> shares_;
   std::vector<double> each_s_;  // [rank of dp] of a micro-batch, the sum over the windows in a row
   int64_t windows_ = 0;
+  std::set<std::vector<int64_t>> refused_ = {};
 };
 
 }  // namespace weft

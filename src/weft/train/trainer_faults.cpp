@@ -149,7 +149,7 @@ void Trainer::wait_rebalance(std::span<const double> compute_s) {
                                   {"done", !too_much}});
   }
   if (too_much)
-    balance_.reset();
+    balance_->refuse(change->shares);
   else
     shares_ = change->shares;
 }
