@@ -3,12 +3,15 @@
 #include <sys/stat.h>
 
 #include <chrono>
+#include <map>
 #include <regex>
 #include <set>
+#include <thread>
 
 #include "apps/program.h"
 #include "page/watched_runs.h"
 #include "places.h"
+#include "weft/apps/watch.h"
 #include "weft/history/attempt_file.h"
 #include "weft/page/access.h"
 #include "weft/page/machine_look.h"
@@ -107,8 +110,9 @@ TEST_F(Page, TellsOfARunWhatItsFilesSay) {
   EXPECT_EQ(curves["curves"][1]["kind"], "held_out");
   EXPECT_EQ(curves["curves"][2]["values"], json::array());
   EXPECT_EQ(curves["last_step"], 5);
-  for (const json& name : asked(page, "/api/names")["names"])
-    if (name["name"] == "waits_s.tp") { EXPECT_EQ(name["last"], 0.5); }
+  std::map<std::string, json> last;
+  for (const json& name : asked(page, "/api/names")["names"]) last[name["name"]] = name["last"];
+  EXPECT_EQ(last["waits_s.tp"], 0.5);
 }
 
 TEST_F(Page, TellsOfEachStateARunCanBeIn) {
@@ -137,15 +141,55 @@ TEST_F(Page, FollowsARunThatGoesBack) {
   const fs::path run = make_run(dir_ / "first");
   LivePage page(watched({run}));
   int64_t seen = 0;
-  EXPECT_SAYS(page.news(seen), "\"step\":4");
+  const std::string first = page.news(seen);
+  EXPECT_SAYS(first, "\"step\":4");
+  const auto generation = json::parse(first)["runs"][0]["generation"].get<int64_t>();
   EXPECT_EQ(page.news(seen), "");
   MetricsLog log(run / "metrics.jsonl", 1);
   log.append(StepRecord{.step = 2, .loss = 77});
   const json news = json::parse(page.news(seen))["runs"][0];
-  EXPECT_EQ(news["generation"], 2);
+  EXPECT_EQ(news["generation"], generation + 1);
+  EXPECT_EQ(asked(page, "/api/names")["generation"], generation + 1);
   EXPECT_EQ(news["step"], 2);
   EXPECT_EQ(news["latest"]["loss"], 77);
   EXPECT_EQ(asked(page, "/api/curves", {{"names", "loss"}})["curves"][0]["values"], json({4.0, 77.0}));
+}
+
+TEST_F(Page, HasAnotherGenerationInEachServer) {
+  const fs::path run = make_run(dir_ / "first");
+  const auto generation = [&] {
+    LivePage page(watched({run}));
+    return asked(page, "/api/run")["generation"].get<int64_t>();
+  };
+  const int64_t first = generation();
+  std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  EXPECT_GT(generation(), first) << "a page that stayed open would keep points that are gone";
+}
+
+TEST_F(Page, AnswersOthersWhileAPriceIsLookedUp) {
+  LivePage::Spec spec = watched({make_run(dir_ / "first")});
+  LivePage* page = nullptr;
+  std::string meanwhile;
+  spec.price_per_hour = [&](const Recipe&) {
+    meanwhile = page->answer("/api/runs", {}).body;  // would wait for itself, or throw
+    return std::optional(2.0);
+  };
+  LivePage made(std::move(spec));
+  page = &made;
+  EXPECT_EQ(asked(made, "/api/run")["price"]["per_hour"], 2.0);
+  EXPECT_SAYS(meanwhile, "\"first\"");
+}
+
+TEST_F(Page, DoesNotWaitForAClusterThatIsNoFile) {
+  ASSERT_EQ(::mkfifo((dir_ / "pipe.toml").c_str(), 0600), 0);
+  fs::create_symlink("/dev/zero", dir_ / "endless.toml");
+  spill(dir_ / "long.toml", std::string(2 << 20, '#'));
+  const LivePage::Spec spec = page_of_runs({dir_ / "first"});
+  for (const char* name : {"pipe.toml", "endless.toml", "long.toml"}) {
+    Recipe recipe;
+    recipe.fleet.cluster = (dir_ / name).string();
+    EXPECT_FALSE(spec.price_per_hour(recipe).has_value()) << name;
+  }
 }
 
 TEST_F(Page, RefusesQuestionsThatMakeNoSense) {

@@ -4,6 +4,7 @@
 #include <iostream>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <nlohmann/json.hpp>
 #include <thread>
 
@@ -41,12 +42,13 @@ std::vector<std::filesystem::path> runs_in(const std::vector<std::string>& names
   return all;
 }
 
-// What the devices of the recipe's cluster cost an hour.
+// What the devices of the recipe's cluster cost an hour. From any thread.
 class Prices {
  public:
   std::optional<double> of(const Recipe& recipe) {
     const std::string& cluster = recipe.fleet.cluster;
     if (cluster.empty()) return {};
+    const std::lock_guard lock(mutex_);
     const auto [known, is_new] = per_device_.try_emplace(cluster, 0);
     if (is_new) {
       try {
@@ -58,6 +60,7 @@ class Prices {
   }
 
  private:
+  std::mutex mutex_;
   std::map<std::string, double> per_device_;
 };
 

@@ -104,6 +104,7 @@ PageAnswer LivePage::answer(const std::string& path, const Params& params) {
 PageAnswer LivePage::answer_of(const std::string& path, const Params& params) {
   if (auto file = file_answer(path)) return *file;
   if (path == "/api/plan") return {.body = plan_of(run_of(params))};
+  if (path == "/api/run") return {.body = text_of_run(run_of(params))};
   const std::lock_guard lock(mutex_);
   if (path == "/api/machine") return {.body = text_of_json(machine())};
   refresh();
@@ -113,13 +114,6 @@ PageAnswer LivePage::answer_of(const std::string& path, const Params& params) {
     return {.type = "text/plain; version=0.0.4; charset=utf-8", .body = prometheus_text(runs, wall_time_s())};
   }
   if (path == "/api/runs") return {.body = text_of_json(list_of_runs())};
-  if (path == "/api/run") {
-    const size_t number = run_of(params);
-    const RunView& run = *runs_[number];
-    std::optional<double> price;
-    if (spec_.price_per_hour && run.recipe()) price = spec_.price_per_hour(*run.recipe());
-    return {.body = text_of_json(json_of_run(run, number, wall_time_s(), price))};
-  }
   if (path == "/api/names") return {.body = text_of_json(json_of_names(*runs_[run_of(params)], run_of(params)))};
   if (path == "/api/curves") return {.body = text_of_json(curves(params))};
   if (path == "/api/heat") return {.body = text_of_json(gradient_map(params))};
@@ -141,6 +135,20 @@ void LivePage::refresh() {
     if (now_s() - began > kMostReadingS) break;
   }
   refreshed_s_ = now_s();
+}
+
+std::string LivePage::text_of_run(size_t number) {
+  std::optional<Recipe> recipe;
+  if (spec_.price_per_hour) {
+    const std::lock_guard lock(mutex_);
+    refresh();
+    recipe = runs_[number]->recipe();
+  }
+  // Others are answered meanwhile: a file of the user's is read.
+  const std::optional<double> price = recipe ? spec_.price_per_hour(*recipe) : std::nullopt;
+  const std::lock_guard lock(mutex_);
+  refresh();
+  return text_of_json(json_of_run(*runs_[number], number, wall_time_s(), price));
 }
 
 size_t LivePage::run_of(const Params& params) const {

@@ -30,7 +30,7 @@ class LivePage {
     std::vector<std::filesystem::path> runs;  // folders; at least one
     // The object of /api/plan for a recipe. Throws Error: it cannot be planned here.
     std::function<nlohmann::ordered_json(const Recipe&)> plan = {};
-    // What its devices cost an hour, in the user's money; none: not known.
+    // What its devices cost an hour, in the user's money; none: not known. Called from any thread.
     std::function<std::optional<double>(const Recipe&)> price_per_hour = {};
     std::filesystem::path machine_root = "/";  // of /proc and /sys
     double refresh_each_s = 0.4;               // how old what is told may be
@@ -53,6 +53,7 @@ class LivePage {
   struct Plan;
   PageAnswer answer_of(const std::string& path, const Params& params);
   void refresh();
+  std::string text_of_run(size_t number);
   size_t run_of(const Params& params) const;
   nlohmann::ordered_json list_of_runs() const;
   nlohmann::ordered_json curves(const Params& params) const;

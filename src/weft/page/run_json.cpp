@@ -24,7 +24,7 @@ Json identity_of(const RunView& run, size_t number) {
           {"id", run.facts().id},
           {"name", run.name()},
           {"path", run.facts().path},
-          {"generation", run.metrics().generation()},
+          {"generation", run.generation()},
           {"state", run.state()},
           {"step", run.step()},
           {"total", or_null(run.total_steps())}};
@@ -114,7 +114,7 @@ Json list_entry_of(const RunView& run, size_t number) {
 
 Json stream_entry_of(const RunView& run, size_t number) {
   return {{"run", number},
-          {"generation", run.metrics().generation()},
+          {"generation", run.generation()},
           {"state", run.state()},
           {"step", run.step()},
           {"total", or_null(run.total_steps())},
@@ -180,7 +180,7 @@ Json json_of_names(const RunView& run, size_t number) {
                      {"last", last.value},
                      {"last_step", last.step}});
   }
-  Json out{{"run", number}, {"generation", run.metrics().generation()}, {"names", names}};
+  Json out{{"run", number}, {"generation", run.generation()}, {"names", names}};
   if (run.metrics().names_left_out() > 0) out["more"] = run.metrics().names_left_out();
   return out;
 }
@@ -197,14 +197,14 @@ Json json_of_curves(const RunView& run, size_t number, const std::vector<Metrics
                       {"values", std::move(values)}});
   }
   return {{"run", number},
-          {"generation", run.metrics().generation()},
+          {"generation", run.generation()},
           {"first_step", run.metrics().first_step()},
           {"last_step", run.metrics().last_step()},
           {"curves", std::move(curves)}};
 }
 
 Json json_of_map(RunView& run, size_t number, const GradientMap::Columns& columns) {
-  Json out{{"run", number}, {"generation", run.metrics().generation()}, {"available", run.gradients().is_there()}};
+  Json out{{"run", number}, {"generation", run.generation()}, {"available", run.gradients().is_there()}};
   if (!run.gradients().is_there()) {
     out["reason"] = "norms of tensors are recorded with train.log_grad_norms = true";
     return out;

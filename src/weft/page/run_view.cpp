@@ -11,6 +11,7 @@
 #include "weft/base/plain_file.h"
 #include "weft/checkpoint/disk_space.h"
 #include "weft/recipe/recipe_keys.h"
+#include "weft/records/clock.h"
 #include "weft/records/progress.h"
 #include "weft/train/checkpoint_folders.h"
 #include "weft/train/checkpoint_state.h"
@@ -49,6 +50,7 @@ fs::path absolute_folder(const fs::path& folder) {
 
 RunView::RunView(fs::path folder, std::string name)
     : name_(std::move(name)),
+      began_ms_(int64_t(1e3 * wall_time_s())),
       facts_{.path = absolute_folder(folder).string(), .id = id_of_run(absolute_folder(folder))},
       metrics_(facts_.path),
       gradients_(facts_.path),

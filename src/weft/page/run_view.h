@@ -27,6 +27,9 @@ class RunView {
   bool has_more() const { return metrics_.has_more() || events_file_.has_more(); }
 
   const std::string& name() const { return name_; }
+  // Another number each time when what was told before counts no longer, also from one server to the next: when this
+  // view began, in milliseconds since 1970, and how often the run has gone back since.
+  int64_t generation() const { return began_ms_ + metrics_.generation(); }
   const RunFacts& facts() const { return facts_; }  // path, id, recipe, attempts, checkpoints; no results
   const std::optional<Recipe>& recipe() const { return recipe_; }
   const MetricsFollower& metrics() const { return metrics_; }
@@ -60,6 +63,7 @@ class RunView {
   bool is_stalled(double now_s);
 
   std::string name_;
+  const int64_t began_ms_;
   RunFacts facts_;
   std::optional<Recipe> recipe_;
   std::string recipe_stamp_, attempts_stamp_;  // of the files as they were read
