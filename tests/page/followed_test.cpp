@@ -231,7 +231,7 @@ TEST(ThinnedCurve, ShowsThatNothingFiniteWasRecorded) {
 
 std::vector<double> values_of(const MetricsFollower& m, const std::string& name, int64_t from = 0, int64_t to = kAll) {
   std::vector<double> values;
-  for (const CurvePoint& p : m.windows({name}, from, to, kMostCurvePoints)[0].points) values.push_back(p.value);
+  for (const CurvePoint& p : m.windows({name}, from, to, kMostCurvePoints, false)[0].points) values.push_back(p.value);
   return values;
 }
 

@@ -1,5 +1,6 @@
 #include "weft/apps/watch.h"
 
+#include <atomic>
 #include <chrono>
 #include <iostream>
 #include <map>
@@ -66,10 +67,13 @@ class Prices {
 
 }  // namespace
 
-LivePage::Spec page_of_runs(std::vector<std::filesystem::path> runs) {
-  const auto plan = [](const Recipe& recipe) {
+LivePage::Spec page_of_runs(std::vector<std::filesystem::path> runs, bool in_a_run) {
+  const auto plan = [in_a_run](const Recipe& recipe, const std::atomic<bool>& stops) {
     check_supported(recipe);
-    return plan_map(recipe, *machine_to_plan_for(recipe).workspace_model);
+    if (in_a_run && mesh_sizes_of(recipe).world() > kMostRanksInRun)
+      throw ConfigError(fmt::format("a run's own page plans for {} ranks at most; `weft watch {}` plans for more",
+                                    kMostRanksInRun, recipe.run.dir));
+    return plan_map(recipe, *machine_to_plan_for(recipe).workspace_model, stops);
   };
   const auto price = [prices = std::make_shared<Prices>()](const Recipe& recipe) { return prices->of(recipe); };
   return {.runs = std::move(runs), .plan = plan, .price_per_hour = price};
@@ -79,9 +83,14 @@ int run_watch(const WatchOptions& options) {
   const std::string token = options.token_file.empty() ? "" : token_of_file(options.token_file);
   LivePage page(page_of_runs(runs_in(options.runs)));
   listen_to_signals("\nThe page ends; runs go on.\n");
-  const PageServer server(page, {.address = options.address, .port = options.port, .token = token});
+  std::atomic<bool> has_ended{false};
+  const PageServer server(
+      page, {.address = options.address, .port = options.port, .token = token, .on_end = [&] { has_ended = true; }});
   std::cout << "The page: " << server.url() << "\nCtrl-C ends it; runs go on.\n" << std::flush;
-  while (!stop_requested()) std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  while (!stop_requested()) {
+    if (has_ended) throw Error("the page has ended: this machine gives it no further connections; runs go on");
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  }
   return kExitOk;
 }
 
