@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
+#include <atomic>
 #include <chrono>
 #include <map>
 #include <regex>
@@ -12,12 +13,15 @@
 #include "page/watched_runs.h"
 #include "places.h"
 #include "weft/apps/watch.h"
+#include "weft/base/error.h"
+#include "weft/base/version.h"
 #include "weft/history/attempt_file.h"
 #include "weft/page/access.h"
 #include "weft/page/machine_look.h"
 #include "weft/page/page_files.h"
 #include "weft/page/prometheus.h"
 #include "weft/page/run_json.h"
+#include "weft/records/clock.h"
 #include "weft/records/events.h"
 
 namespace weft {
@@ -62,7 +66,7 @@ TEST_F(Page, TellsOfARunWhatItsFilesSay) {
                                  .save_s = 8}) +
                   "\n" + to_json(TasksRecord{.step = 5, .results = {{"piqa.acc", 0.5}, {"piqa.acc_stderr", 0.01}}}) +
                   "\n");
-  append_attempt(run, {.began_s = 100, .weft = "0.1.0", .host = "node", .machine = "cpu", .ranks = 4});
+  append_attempt(run, {.began_s = 100, .weft = kVersion, .host = "node", .machine = "cpu", .ranks = 4});
   append_attempt_end(run, {.time_s = 150, .status = 88, .reason = "the loss of step 6 is not finite"});
   append_event(run, "spike", {{"step", 3}, {"loss", 9.5}});
 
@@ -94,10 +98,14 @@ TEST_F(Page, TellsOfARunWhatItsFilesSay) {
   EXPECT_EQ(told["memory"]["used_bytes"], 1000);
   EXPECT_EQ(told["attempts"][0]["status"], 88);
   EXPECT_EQ(told["attempts"][0]["ranks"], 4);
+  EXPECT_EQ(told["attempts"][0]["from_step"], 0);
+  EXPECT_EQ("weft " + told["weft"].get<std::string>(), kVersion);
+  EXPECT_EQ("weft " + asked(page, "/api/runs")["weft"].get<std::string>(), kVersion);
   EXPECT_EQ(told["events"][0]["event"], "spike");
   EXPECT_EQ(told["events"][0]["loss"], 9.5);
   EXPECT_EQ(told["checkpoints"][0]["held_out_loss"], 1.75);
   EXPECT_GT(told["checkpoints"][0]["bytes"], 0);
+  EXPECT_NEAR(told["checkpoints"][0]["time"].get<double>(), wall_time_s(), 60);
   EXPECT_EQ(told["layout"]["dp"], 1);
   EXPECT_EQ(told["recipe"]["train.train_iters"], "10");
   EXPECT_EQ(told["problems"], json::array());
@@ -153,6 +161,69 @@ TEST_F(Page, FollowsARunThatGoesBack) {
   EXPECT_EQ(news["step"], 2);
   EXPECT_EQ(news["latest"]["loss"], 77);
   EXPECT_EQ(asked(page, "/api/curves", {{"names", "loss"}})["curves"][0]["values"], json({4.0, 77.0}));
+}
+
+TEST_F(Page, TellsFromWhichStepAttemptsBeganWhereThatIsKnown) {
+  const fs::path run = make_run(dir_ / "first");
+  for (const double began : {100.0, 200.0, 300.0}) append_attempt(run, {.began_s = began});
+  // Of the second attempt, and of none of them: nothing is to be guessed.
+  append_text(run / "events.jsonl",
+              "{\"event\":\"started\",\"time\":150,\"newest_step\":\"x\"}\n"
+              "{\"event\":\"started\",\"time\":199.5,\"attempt\":1,\"newest_step\":2}\n"
+              "{\"event\":\"started\",\"time\":400,\"newest_step\":4}\n{\"event\":\"started\"}\n");
+  LivePage page(watched({run}));
+  const json attempts = asked(page, "/api/run")["attempts"];
+  EXPECT_EQ(attempts[0]["from_step"], 0);
+  EXPECT_EQ(attempts[1]["from_step"], 2);
+  EXPECT_TRUE(attempts[2]["from_step"].is_null());
+}
+
+TEST_F(Page, TellsEachViewerTheTimeOfNow) {
+  LivePage page(watched({make_run(dir_ / "first")}));
+  int64_t one = 0, other = 0;
+  const auto time_of = [&](int64_t& seen) { return json::parse(page.news(seen))["now"].get<double>(); };
+  const double first = time_of(one);
+  std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  EXPECT_GT(time_of(other), first);
+}
+
+TEST_F(Page, HasCurvesWhoseNamesHaveCommas) {
+  const fs::path run = make_run(dir_ / "first");
+  append_text(run / "metrics.jsonl", "{\"step\":5,\"loss\":1,\"a,b\":2}\n");
+  LivePage page(watched({run}));
+  const auto names = [&](const LivePage::Params& params) {
+    std::vector<std::string> all;
+    for (const json& curve : asked(page, "/api/curves", params)["curves"]) all.push_back(curve["name"]);
+    return all;
+  };
+  EXPECT_EQ(names({{"names", "loss,lr"}}), (std::vector<std::string>{"loss", "lr"}));
+  EXPECT_EQ(names({{"names", "a,b"}}), (std::vector<std::string>{"a,b"}));
+  EXPECT_EQ(names({{"names", "loss"}, {"names", "a,b"}, {"names", "loss"}}), (std::vector<std::string>{"loss", "a,b"}));
+}
+
+TEST_F(Page, LooksAtEachRunAtOnceHoweverLongOneIs) {
+  const fs::path longest = make_run(dir_ / "long"), second = make_run(dir_ / "second");
+  std::string text;
+  for (int step = 5; step <= 60'000; ++step) text += "{\"step\":" + std::to_string(step) + ",\"loss\":2.5}\n";
+  append_text(longest / "metrics.jsonl", text);
+  LivePage page(watched({longest, second}));
+  for (int tries = 0; tries < 100 && asked(page, "/api/run")["loaded"] != 1.0; ++tries)
+    EXPECT_EQ(asked(page, "/api/run", {{"run", "1"}})["step"], 4);
+  EXPECT_EQ(asked(page, "/api/run")["step"], 60'000);
+}
+
+TEST_F(Page, PlansOnlyUntilItIsStopped) {
+  LivePage::Spec spec = watched({make_run(dir_ / "first")});
+  spec.plan = [](const Recipe&, const std::atomic<bool>& stops) {
+    while (!stops) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    throw Error("stopped");
+    return nlohmann::ordered_json();
+  };
+  LivePage page(std::move(spec));
+  std::thread viewer([&] { EXPECT_EQ(asked(page, "/api/plan")["available"], false); });
+  std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  page.stop();
+  viewer.join();
 }
 
 TEST_F(Page, HasAnotherGenerationInEachServer) {
@@ -256,6 +327,9 @@ TEST_F(Page, IsWholeWhateverAFolderHolds) {
 TEST_F(Page, NamesRunsByAsMuchOfTheirPathsAsTheyNeed) {
   EXPECT_EQ(names_of_runs({"/a/b/first", "/a/b/second/"}), (std::vector<std::string>{"first", "second"}));
   EXPECT_EQ(names_of_runs({"/a/b/first", "/a/c/first"}), (std::vector<std::string>{"b/first", "c/first"}));
+  EXPECT_EQ(names_of_runs({"/a/\xff", "/a/\xfe"}),
+            (std::vector<std::string>{"a/\xef\xbf\xbd (0)", "a/\xef\xbf\xbd (1)"}))
+      << "else Prometheus would have one series twice";
   EXPECT_EQ(names_of_runs({"/a/first", "/a/first"}), (std::vector<std::string>{"a/first (0)", "a/first (1)"}));
 }
 

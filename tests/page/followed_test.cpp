@@ -285,6 +285,20 @@ TEST(MetricsFollower, ShowsEveryPointOfAShortWindowOfALongRunInBoundedMemory) {
   EXPECT_LT(metrics.bytes(), size_t(400 << 10));
 }
 
+TEST(MetricsFollower, HasTheNewestPointsInMemory) {
+  TempDir dir;
+  std::string text;
+  for (int step = 1; step <= 20'000; ++step) text += fmt::format("{{\"step\":{},\"loss\":{}}}\n", step, step % 977);
+  spill(dir / "metrics.jsonl", text);
+  MetricsFollower metrics(dir.path());
+  metrics.poll(kAll);
+  fs::remove(dir / "metrics.jsonl");  // nothing can be read again
+  const std::vector<double> values = values_of(metrics, "loss", 20'001 - int64_t(kNewestKept));
+  ASSERT_EQ(values.size(), kNewestKept);
+  for (size_t i = 0; i < values.size(); ++i) EXPECT_EQ(values[i], double((20'001 - kNewestKept + i) % 977));
+  EXPECT_TRUE(values_of(metrics, "loss", 20'001).empty());
+}
+
 TEST(MetricsFollower, BoundsTheNamesOfARun) {
   TempDir dir;
   std::string line = "{\"step\":1";

@@ -98,6 +98,7 @@ TEST_F(Server, ShowsNothingWithoutItsToken) {
   EXPECT_EQ(get("/metrics", host + "Authorization: Bearer " + kToken + "\r\n").status, 200);
   EXPECT_EQ(get(std::string("/metrics?token=") + kToken).status, 200);
   EXPECT_SAYS(server_->url(), std::string("/?token=") + kToken);
+  EXPECT_EQ(get(std::string("/metrics?token=") + kToken, "Host: proxy.example\r\n").status, 200) << "behind a proxy";
 }
 
 TEST_F(Server, BoundsWhatARequestMayBe) {
@@ -141,6 +142,21 @@ TEST_F(Server, EndsSoonWhateverViewersDo) {
   const double began = now_s();
   server_.reset();
   EXPECT_LT(now_s() - began, 3);
+}
+
+TEST_F(Server, ClosesConnectionsBehindAnswersWhereThereAreMany) {
+  start();
+  const auto head_of = [&] {
+    HttpViewer viewer(port());
+    viewer.send("GET /nothing HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    return viewer.read_until("\r\n\r\n");
+  };
+  EXPECT_EQ(head_of().find("Connection: close"), std::string::npos);
+  std::vector<std::unique_ptr<HttpViewer>> viewers;
+  for (size_t i = 0; i < PageServer::kManyConnections; ++i) viewers.push_back(std::make_unique<HttpViewer>(port()));
+  for (const auto& viewer : viewers) viewer->send("GET /api/stream HTTP/1.1\r\nHost: localhost\r\n\r\n");
+  for (const auto& viewer : viewers) viewer->read_until("\n\n");
+  EXPECT_SAYS(head_of(), "Connection: close");
 }
 
 TEST_F(Server, SaysThatAPortIsTaken) {

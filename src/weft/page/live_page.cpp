@@ -163,7 +163,7 @@ size_t LivePage::run_of(const Params& params) const {
 Json LivePage::list_of_runs() const {
   Json runs = Json::array();
   for (size_t i = 0; i < runs_.size(); ++i) runs.push_back(list_entry_of(*runs_[i], i));
-  return {{"weft", kVersion}, {"host", name_of_host()}, {"now", wall_time_s()}, {"runs", runs}};
+  return {{"weft", version_of(kVersion)}, {"host", name_of_host()}, {"now", wall_time_s()}, {"runs", runs}};
 }
 
 Json LivePage::curves(const Params& params) const {
@@ -212,6 +212,7 @@ std::string LivePage::plan_of(size_t run) {
   if (!spec_.plan) return none("plans are not made here");
   const std::lock_guard lock(plans_mutex_);
   if (plans_[run] && plans_[run]->recipe == *recipe) return plans_[run]->answer;
+  if (stops_) return none("the page ends");  // another viewer's plan was waited for
   std::string answer;
   try {
     Json plan{{"available", true}};
@@ -255,7 +256,7 @@ std::vector<std::string> names_of_runs(const std::vector<fs::path>& folders) {
     fs::path path = fs::absolute(folder, ignored).lexically_normal();
     if (path.filename().empty()) path = path.parent_path();
     std::vector<std::string>& of = parts.emplace_back();
-    for (; path.has_relative_path(); path = path.parent_path()) of.push_back(path.filename().string());
+    for (; path.has_relative_path(); path = path.parent_path()) of.push_back(whole_utf8(path.filename().string()));
     most = std::max(most, of.size());
   }
   std::vector<std::string> names;
@@ -268,7 +269,8 @@ std::vector<std::string> names_of_runs(const std::vector<fs::path>& folders) {
     }
     if (std::set<std::string>(names.begin(), names.end()).size() == names.size()) return names;
   }
-  for (size_t i = 0; i < names.size(); ++i) names[i] += fmt::format(" ({})", i);  // one folder twice
+  // One folder twice, or names that are no UTF-8 and look alike.
+  for (size_t i = 0; i < names.size(); ++i) names[i] += fmt::format(" ({})", i);
   return names;
 }
 

@@ -80,7 +80,7 @@ class LivePage {
   std::vector<std::unique_ptr<Plan>> plans_;  // [run]
 };
 
-// Names for runs, each of which is the end of its path, as short as makes them differ.
+// Names for runs, in UTF-8, each of which is the end of its path, as short as makes them differ.
 std::vector<std::string> names_of_runs(const std::vector<std::filesystem::path>& folders);
 
 }  // namespace weft

@@ -114,6 +114,7 @@ void RunView::read_events(int64_t most_bytes) {
                          [&] {
                            events_.clear();
                            events_by_kind_.clear();
+                           starts_.clear();
                            num_events_ = bad_events_ = 0;
                          },
                      .line =
@@ -123,6 +124,7 @@ void RunView::read_events(int64_t most_bytes) {
                              const std::string kind = JsonFields(line, "events.jsonl").string("event");
                              if (events_by_kind_.size() < kMostEventKinds || events_by_kind_.count(kind) > 0)
                                ++events_by_kind_[kind];
+                             if (kind == "started") take_start(line);
                            } catch (const std::exception&) {
                              ++bad_events_;
                              return;
@@ -133,6 +135,13 @@ void RunView::read_events(int64_t most_bytes) {
                          },
                      .too_long = [&] { ++bad_events_; }},
                     most_bytes);
+}
+
+void RunView::take_start(const nlohmann::json& event) {
+  const auto time = event.find("time"), step = event.find("newest_step");
+  if (time == event.end() || !time->is_number() || step == event.end() || !step->is_number_integer()) return;
+  starts_.push_back({time->get<double>(), std::max<int64_t>(0, step->get<int64_t>())});
+  if (starts_.size() > kEventsKept) starts_.pop_front();
 }
 
 void RunView::look_at_checkpoints() {
@@ -157,6 +166,7 @@ void RunView::look_at_checkpoints() {
       facts_.checkpoints.push_back(*known);
       continue;
     }
+    saved_s_[step] = times_of_file(folder / "weft" / "state.json").changed_s;
     CheckpointFacts c{.step = step, .bytes = bytes_below(folder)};
     try {
       if (is_plain_file(folder / "weft" / "state.json", kMostState))
@@ -164,6 +174,8 @@ void RunView::look_at_checkpoints() {
     } catch (const std::exception&) {}  // it is shown without a loss
     facts_.checkpoints.push_back(c);
   }
+  for (auto at = saved_s_.begin(); at != saved_s_.end();)
+    at = steps.count(at->first) > 0 ? std::next(at) : saved_s_.erase(at);
   checkpoint_steps_ = std::move(steps);
 }
 
@@ -206,6 +218,23 @@ std::optional<double> RunView::eta_s() const {
   if (sums.steps == 0) return {};
   const double a_step = (sums.step_s + sums.eval_s + sums.save_s) / double(sums.steps);
   return a_step > 0 ? std::optional(a_step * double(std::max<int64_t>(0, *total - facts_.step))) : std::nullopt;
+}
+
+double RunView::saved_s(int64_t step) const {
+  const auto at = saved_s_.find(step);
+  return at == saved_s_.end() ? 0 : at->second;
+}
+
+std::vector<std::optional<int64_t>> RunView::from_steps() const {
+  std::vector<std::optional<int64_t>> all(facts_.attempts.size());
+  for (size_t i = 0; i < all.size(); ++i) {
+    if (i == 0 && facts_.attempts[0].from.empty()) all[0] = 0;
+    // The supervisor says it just before the attempt does.
+    const double before = i > 0 ? facts_.attempts[i - 1].began_s : 0, began = facts_.attempts[i].began_s;
+    for (const Start& s : starts_)
+      if (s.time_s > before && s.time_s <= began) all[i] = s.step;
+  }
+  return all;
 }
 
 double RunView::running_s(double now_s) const {

@@ -41,6 +41,10 @@ class RunView {
   int64_t step() const { return facts_.step; }
   std::optional<int64_t> total_steps() const;
   std::optional<double> eta_s() const;
+  // The step that each attempt began from (facts().attempts), as far as that is known: that of the first one, and of
+  // those that a supervisor has started.
+  std::vector<std::optional<int64_t>> from_steps() const;
+  double saved_s(int64_t step) const;                     // when a checkpoint was; 0: not known
   double last_record_s() const { return facts_.last_s; }  // seconds since 1970; 0: never
   double running_s(double now_s) const;                   // that its attempts lasted together
   int64_t num_events() const { return num_events_; }
@@ -58,6 +62,7 @@ class RunView {
   void read_recipe();
   void read_attempts_file();
   void read_events(int64_t most_bytes);
+  void take_start(const nlohmann::json& event);
   void look_at_checkpoints();
   void judge(double now_s);
   bool is_stalled(double now_s);
@@ -73,8 +78,14 @@ class RunView {
   FollowedFile events_file_;
   std::deque<std::string> events_;  // the last lines
   std::map<std::string, int64_t> events_by_kind_;
+  struct Start {
+    double time_s = 0;
+    int64_t step = 0;  // of the newest checkpoint
+  };
+  std::deque<Start> starts_;  // by a supervisor, the last ones
   int64_t num_events_ = 0, bad_events_ = 0;
   std::set<int64_t> checkpoint_steps_;
+  std::map<int64_t, double> saved_s_;  // of these
   std::string state_, reason_;
 };
 
