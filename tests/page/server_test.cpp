@@ -3,8 +3,11 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <chrono>
 #include <csignal>
 #include <memory>
+#include <thread>
 
 #include "page/http_viewer.h"
 #include "page/watched_runs.h"
@@ -157,6 +160,36 @@ TEST_F(Server, ClosesConnectionsBehindAnswersWhereThereAreMany) {
   for (const auto& viewer : viewers) viewer->send("GET /api/stream HTTP/1.1\r\nHost: localhost\r\n\r\n");
   for (const auto& viewer : viewers) viewer->read_until("\n\n");
   EXPECT_SAYS(head_of(), "Connection: close");
+}
+
+// As the system does where it gives no connections any more.
+void end_listening(int port) {
+  for (int fd = 3; fd < 4096; ++fd) {
+    int listens = 0;
+    sockaddr_in at = {};
+    socklen_t size = sizeof listens, at_size = sizeof at;
+    if (::getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &listens, &size) != 0 || listens == 0) continue;
+    if (::getsockname(fd, reinterpret_cast<sockaddr*>(&at), &at_size) != 0 || ntohs(at.sin_port) != port) continue;
+    ::shutdown(fd, SHUT_RDWR);
+  }
+}
+
+TEST_F(Server, TellsThatItHasEnded) {
+  std::atomic<int> ends{0};
+  start({.on_end = [&] { ++ends; }});
+  HttpViewer streams(port());
+  streams.send("GET /api/stream HTTP/1.1\r\nHost: localhost\r\n\r\n");
+  streams.read_until("\n\n");
+  end_listening(port());
+  const double began = now_s();
+  while (ends == 0 && now_s() - began < 5) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  EXPECT_EQ(ends, 1);
+  server_.reset();
+  EXPECT_EQ(ends, 1);
+  start({.on_end = [&] { ++ends; }});
+  EXPECT_EQ(get("/api/runs").status, 200);
+  server_.reset();
+  EXPECT_EQ(ends, 1) << "it was asked to end";
 }
 
 TEST_F(Server, SaysThatAPortIsTaken) {
