@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <map>
@@ -176,6 +177,21 @@ TEST_F(Page, TellsFromWhichStepAttemptsBeganWhereThatIsKnown) {
   EXPECT_EQ(attempts[0]["from_step"], 0);
   EXPECT_EQ(attempts[1]["from_step"], 2);
   EXPECT_TRUE(attempts[2]["from_step"].is_null());
+}
+
+TEST_F(Page, LooksIntoCheckpointsSomeAtATime) {
+  const fs::path run = make_run(dir_ / "first", {.train_iters = 99});
+  for (int step = 1; step <= 40; ++step) testing::make_saved(run, step);
+  RunView view(run, "first");
+  view.refresh(wall_time_s(), 1 << 20);
+  EXPECT_TRUE(view.has_more());
+  EXPECT_EQ(view.step(), 40) << "the newest come first";
+  for (int i = 0; i < 2; ++i) view.refresh(wall_time_s(), 1 << 20);
+  EXPECT_FALSE(view.has_more());
+  std::vector<int64_t> steps;
+  for (const CheckpointFacts& c : view.facts().checkpoints) steps.push_back(c.step);
+  ASSERT_EQ(steps.size(), 40u);
+  EXPECT_TRUE(std::is_sorted(steps.begin(), steps.end()));
 }
 
 TEST_F(Page, TellsEachViewerTheTimeOfNow) {

@@ -24,6 +24,7 @@ using Json = nlohmann::ordered_json;
 
 constexpr int64_t kMostRecipe = 4 << 20, kMostAttempts = 4 << 20, kMostState = 16 << 20;  // bytes
 constexpr size_t kLongestEvent = 32 << 10, kEventsKept = 200, kMostEventKinds = 64, kMostCheckpointsShown = 1000;
+constexpr int64_t kCheckpointsAtOnce = 16;  // looked into
 constexpr JsonLimits kEventLimits{.max_bytes = kLongestEvent, .max_depth = 16};
 constexpr JsonLimits kRecordLimits{.max_bytes = 1 << 20, .max_depth = 16};
 // For how long nothing may come of a run that is told to be stalled.
@@ -159,13 +160,19 @@ void RunView::look_at_checkpoints() {
   if (steps == checkpoint_steps_) return;
   std::vector<CheckpointFacts> before = std::move(facts_.checkpoints);
   facts_.checkpoints.clear();
+  const auto known_of = [&](int64_t step) {
+    return std::find_if(before.begin(), before.end(), [&](const auto& c) { return c.step == step; });
+  };
+  int64_t left_out = -kCheckpointsAtOnce;  // the oldest of those that are not known yet
+  for (const int64_t step : steps) left_out += known_of(step) == before.end();
+  has_more_checkpoints_ = left_out > 0;
   for (const fs::path& folder : folders) {
     const int64_t step = step_of(folder);
-    const auto known = std::find_if(before.begin(), before.end(), [&](const auto& c) { return c.step == step; });
-    if (known != before.end()) {
+    if (const auto known = known_of(step); known != before.end()) {
       facts_.checkpoints.push_back(*known);
       continue;
     }
+    if (left_out-- > 0) continue;
     saved_s_[step] = times_of_file(folder / "weft" / "state.json").changed_s;
     CheckpointFacts c{.step = step, .bytes = bytes_below(folder)};
     try {
@@ -176,7 +183,7 @@ void RunView::look_at_checkpoints() {
   }
   for (auto at = saved_s_.begin(); at != saved_s_.end();)
     at = steps.count(at->first) > 0 ? std::next(at) : saved_s_.erase(at);
-  checkpoint_steps_ = std::move(steps);
+  checkpoint_steps_ = has_more_checkpoints_ ? std::set<int64_t>() : std::move(steps);
 }
 
 bool RunView::is_stalled(double now_s) {

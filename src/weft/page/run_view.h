@@ -22,9 +22,9 @@ class RunView {
   // `name`: as the page calls it. The folder need not be there yet.
   RunView(std::filesystem::path folder, std::string name);
 
-  // Reads what is new, at most about `most_bytes` of each file; `now_s`: seconds since 1970.
+  // Reads what is new, at most about `most_bytes` of each file, and some checkpoints; `now_s`: seconds since 1970.
   void refresh(double now_s, int64_t most_bytes);
-  bool has_more() const { return metrics_.has_more() || events_file_.has_more(); }
+  bool has_more() const { return metrics_.has_more() || events_file_.has_more() || has_more_checkpoints_; }
 
   const std::string& name() const { return name_; }
   // Another number each time when what was told before counts no longer, also from one server to the next: when this
@@ -84,7 +84,8 @@ class RunView {
   };
   std::deque<Start> starts_;  // by a supervisor, the last ones
   int64_t num_events_ = 0, bad_events_ = 0;
-  std::set<int64_t> checkpoint_steps_;
+  std::set<int64_t> checkpoint_steps_;  // all of which were looked into
+  bool has_more_checkpoints_ = false;
   std::map<int64_t, double> saved_s_;  // of these
   std::string state_, reason_;
 };
