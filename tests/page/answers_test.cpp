@@ -242,6 +242,17 @@ TEST_F(Page, PlansOnlyUntilItIsStopped) {
   viewer.join();
 }
 
+TEST_F(Page, LetsNoRunWaitForALargePlan) {
+  Recipe recipe;
+  recipe.run.dir = "runs/large";
+  recipe.parallel.dp = kMostRanksInRun + 1;
+  const auto error = [&](bool in_a_run) {
+    return testing::error_of([&] { page_of_runs({dir_ / "first"}, in_a_run).plan(recipe, false); });
+  };
+  EXPECT_SAYS(error(true), "weft watch runs/large");
+  EXPECT_EQ(error(false).find("weft watch"), std::string::npos);
+}
+
 TEST_F(Page, HasAnotherGenerationInEachServer) {
   const fs::path run = make_run(dir_ / "first");
   const auto generation = [&] {

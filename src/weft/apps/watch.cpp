@@ -69,10 +69,10 @@ class Prices {
 
 LivePage::Spec page_of_runs(std::vector<std::filesystem::path> runs, bool in_a_run) {
   const auto plan = [in_a_run](const Recipe& recipe, const std::atomic<bool>& stops) {
-    check_supported(recipe);
     if (in_a_run && mesh_sizes_of(recipe).world() > kMostRanksInRun)
       throw ConfigError(fmt::format("a run's own page plans for {} ranks at most; `weft watch {}` plans for more",
                                     kMostRanksInRun, recipe.run.dir));
+    check_supported(recipe);
     return plan_map(recipe, *machine_to_plan_for(recipe).workspace_model, stops);
   };
   const auto price = [prices = std::make_shared<Prices>()](const Recipe& recipe) { return prices->of(recipe); };
