@@ -151,7 +151,7 @@ TEST(RecordNumbers, HaveTheNamesThatThePageGivesThem) {
 }
 
 TEST(RecordNumbers, TakeNoCopiesOfLongNamesAndNoneWithoutAName) {
-  const std::string longest(kLongestKey, 'k'), too_long(4 << 20, 'k');
+  const std::string longest(kLongestKey, 'k'), too_long(kLongestKey + 1, 'k');
   std::string line = "{\"step\":3,\"" + too_long + "\":{";
   for (int i = 0; i < 5000; ++i) line += (i > 0 ? ",\"a" : "\"a") + std::to_string(i) + "\":1";
   line += "},\"b\":{\"" + too_long + "\":1,\"c\":2},\"" + too_long + "\":[[1,2],[3,4]],\"" + longest +
