@@ -2,19 +2,27 @@
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
+#include <algorithm>
+#include <atomic>
 #include <chrono>
+#include <map>
 #include <regex>
 #include <set>
+#include <thread>
 
 #include "apps/program.h"
 #include "page/watched_runs.h"
 #include "places.h"
+#include "weft/apps/watch.h"
+#include "weft/base/error.h"
+#include "weft/base/version.h"
 #include "weft/history/attempt_file.h"
 #include "weft/page/access.h"
 #include "weft/page/machine_look.h"
 #include "weft/page/page_files.h"
 #include "weft/page/prometheus.h"
 #include "weft/page/run_json.h"
+#include "weft/records/clock.h"
 #include "weft/records/events.h"
 
 namespace weft {
@@ -59,7 +67,7 @@ TEST_F(Page, TellsOfARunWhatItsFilesSay) {
                                  .save_s = 8}) +
                   "\n" + to_json(TasksRecord{.step = 5, .results = {{"piqa.acc", 0.5}, {"piqa.acc_stderr", 0.01}}}) +
                   "\n");
-  append_attempt(run, {.began_s = 100, .weft = "0.1.0", .host = "node", .machine = "cpu", .ranks = 4});
+  append_attempt(run, {.began_s = 100, .weft = kVersion, .host = "node", .machine = "cpu", .ranks = 4});
   append_attempt_end(run, {.time_s = 150, .status = 88, .reason = "the loss of step 6 is not finite"});
   append_event(run, "spike", {{"step", 3}, {"loss", 9.5}});
 
@@ -91,10 +99,14 @@ TEST_F(Page, TellsOfARunWhatItsFilesSay) {
   EXPECT_EQ(told["memory"]["used_bytes"], 1000);
   EXPECT_EQ(told["attempts"][0]["status"], 88);
   EXPECT_EQ(told["attempts"][0]["ranks"], 4);
+  EXPECT_EQ(told["attempts"][0]["from_step"], 0);
+  EXPECT_EQ("weft " + told["weft"].get<std::string>(), kVersion);
+  EXPECT_EQ("weft " + asked(page, "/api/runs")["weft"].get<std::string>(), kVersion);
   EXPECT_EQ(told["events"][0]["event"], "spike");
   EXPECT_EQ(told["events"][0]["loss"], 9.5);
   EXPECT_EQ(told["checkpoints"][0]["held_out_loss"], 1.75);
   EXPECT_GT(told["checkpoints"][0]["bytes"], 0);
+  EXPECT_NEAR(told["checkpoints"][0]["time"].get<double>(), wall_time_s(), 60);
   EXPECT_EQ(told["layout"]["dp"], 1);
   EXPECT_EQ(told["recipe"]["train.train_iters"], "10");
   EXPECT_EQ(told["problems"], json::array());
@@ -107,8 +119,9 @@ TEST_F(Page, TellsOfARunWhatItsFilesSay) {
   EXPECT_EQ(curves["curves"][1]["kind"], "held_out");
   EXPECT_EQ(curves["curves"][2]["values"], json::array());
   EXPECT_EQ(curves["last_step"], 5);
-  for (const json& name : asked(page, "/api/names")["names"])
-    if (name["name"] == "waits_s.tp") { EXPECT_EQ(name["last"], 0.5); }
+  std::map<std::string, json> last;
+  for (const json& name : asked(page, "/api/names")["names"]) last[name["name"]] = name["last"];
+  EXPECT_EQ(last["waits_s.tp"], 0.5);
 }
 
 TEST_F(Page, TellsOfEachStateARunCanBeIn) {
@@ -137,15 +150,144 @@ TEST_F(Page, FollowsARunThatGoesBack) {
   const fs::path run = make_run(dir_ / "first");
   LivePage page(watched({run}));
   int64_t seen = 0;
-  EXPECT_SAYS(page.news(seen), "\"step\":4");
+  const std::string first = page.news(seen);
+  EXPECT_SAYS(first, "\"step\":4");
+  const auto generation = json::parse(first)["runs"][0]["generation"].get<int64_t>();
   EXPECT_EQ(page.news(seen), "");
   MetricsLog log(run / "metrics.jsonl", 1);
   log.append(StepRecord{.step = 2, .loss = 77});
   const json news = json::parse(page.news(seen))["runs"][0];
-  EXPECT_EQ(news["generation"], 2);
+  EXPECT_EQ(news["generation"], generation + 1);
+  EXPECT_EQ(asked(page, "/api/names")["generation"], generation + 1);
   EXPECT_EQ(news["step"], 2);
   EXPECT_EQ(news["latest"]["loss"], 77);
   EXPECT_EQ(asked(page, "/api/curves", {{"names", "loss"}})["curves"][0]["values"], json({4.0, 77.0}));
+}
+
+TEST_F(Page, TellsFromWhichStepAttemptsBeganWhereThatIsKnown) {
+  const fs::path run = make_run(dir_ / "first");
+  for (const double began : {100.0, 200.0, 300.0}) append_attempt(run, {.began_s = began});
+  // Of the second attempt, and of none of them: nothing is to be guessed.
+  append_text(run / "events.jsonl",
+              "{\"event\":\"started\",\"time\":150,\"newest_step\":\"x\"}\n"
+              "{\"event\":\"started\",\"time\":199.5,\"attempt\":1,\"newest_step\":2}\n"
+              "{\"event\":\"started\",\"time\":400,\"newest_step\":4}\n{\"event\":\"started\"}\n");
+  LivePage page(watched({run}));
+  const json attempts = asked(page, "/api/run")["attempts"];
+  EXPECT_EQ(attempts[0]["from_step"], 0);
+  EXPECT_EQ(attempts[1]["from_step"], 2);
+  EXPECT_TRUE(attempts[2]["from_step"].is_null());
+}
+
+TEST_F(Page, LooksIntoCheckpointsSomeAtATime) {
+  const fs::path run = make_run(dir_ / "first", {.train_iters = 99});
+  for (int step = 1; step <= 40; ++step) testing::make_saved(run, step);
+  RunView view(run, "first");
+  view.refresh(wall_time_s(), 1 << 20);
+  EXPECT_TRUE(view.has_more());
+  EXPECT_EQ(view.step(), 40) << "the newest come first";
+  for (int i = 0; i < 2; ++i) view.refresh(wall_time_s(), 1 << 20);
+  EXPECT_FALSE(view.has_more());
+  std::vector<int64_t> steps;
+  for (const CheckpointFacts& c : view.facts().checkpoints) steps.push_back(c.step);
+  ASSERT_EQ(steps.size(), 40u);
+  EXPECT_TRUE(std::is_sorted(steps.begin(), steps.end()));
+}
+
+TEST_F(Page, TellsEachViewerTheTimeOfNow) {
+  LivePage page(watched({make_run(dir_ / "first")}));
+  int64_t one = 0, other = 0;
+  const auto time_of = [&](int64_t& seen) { return json::parse(page.news(seen))["now"].get<double>(); };
+  const double first = time_of(one);
+  std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  EXPECT_GT(time_of(other), first);
+}
+
+TEST_F(Page, HasCurvesWhoseNamesHaveCommas) {
+  const fs::path run = make_run(dir_ / "first");
+  append_text(run / "metrics.jsonl", "{\"step\":5,\"loss\":1,\"a,b\":2}\n");
+  LivePage page(watched({run}));
+  const auto names = [&](const LivePage::Params& params) {
+    std::vector<std::string> all;
+    for (const json& curve : asked(page, "/api/curves", params)["curves"]) all.push_back(curve["name"]);
+    return all;
+  };
+  EXPECT_EQ(names({{"names", "loss,lr"}}), (std::vector<std::string>{"loss", "lr"}));
+  EXPECT_EQ(names({{"names", "a,b"}}), (std::vector<std::string>{"a,b"}));
+  EXPECT_EQ(names({{"names", "loss"}, {"names", "a,b"}, {"names", "loss"}}), (std::vector<std::string>{"loss", "a,b"}));
+}
+
+TEST_F(Page, LooksAtEachRunAtOnceHoweverLongOneIs) {
+  const fs::path longest = make_run(dir_ / "long"), second = make_run(dir_ / "second");
+  std::string text;
+  for (int step = 5; step <= 60'000; ++step) text += "{\"step\":" + std::to_string(step) + ",\"loss\":2.5}\n";
+  append_text(longest / "metrics.jsonl", text);
+  LivePage page(watched({longest, second}));
+  for (int tries = 0; tries < 100 && asked(page, "/api/run")["loaded"] != 1.0; ++tries)
+    EXPECT_EQ(asked(page, "/api/run", {{"run", "1"}})["step"], 4);
+  EXPECT_EQ(asked(page, "/api/run")["step"], 60'000);
+}
+
+TEST_F(Page, PlansOnlyUntilItIsStopped) {
+  LivePage::Spec spec = watched({make_run(dir_ / "first")});
+  spec.plan = [](const Recipe&, const std::atomic<bool>& stops) {
+    while (!stops) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    throw Error("stopped");
+    return nlohmann::ordered_json();
+  };
+  LivePage page(std::move(spec));
+  std::thread viewer([&] { EXPECT_EQ(asked(page, "/api/plan")["available"], false); });
+  std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  page.stop();
+  viewer.join();
+}
+
+TEST_F(Page, LetsNoRunWaitForALargePlan) {
+  Recipe recipe;
+  recipe.run.dir = "runs/large";
+  recipe.parallel.dp = kMostRanksInRun + 1;
+  const auto error = [&](bool in_a_run) {
+    return testing::error_of([&] { page_of_runs({dir_ / "first"}, in_a_run).plan(recipe, false); });
+  };
+  EXPECT_SAYS(error(true), "weft watch runs/large");
+  EXPECT_EQ(error(false).find("weft watch"), std::string::npos);
+}
+
+TEST_F(Page, HasAnotherGenerationInEachServer) {
+  const fs::path run = make_run(dir_ / "first");
+  const auto generation = [&] {
+    LivePage page(watched({run}));
+    return asked(page, "/api/run")["generation"].get<int64_t>();
+  };
+  const int64_t first = generation();
+  std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  EXPECT_GT(generation(), first) << "a page that stayed open would keep points that are gone";
+}
+
+TEST_F(Page, AnswersOthersWhileAPriceIsLookedUp) {
+  LivePage::Spec spec = watched({make_run(dir_ / "first")});
+  LivePage* page = nullptr;
+  std::string meanwhile;
+  spec.price_per_hour = [&](const Recipe&) {
+    meanwhile = page->answer("/api/runs", {}).body;  // would wait for itself, or throw
+    return std::optional(2.0);
+  };
+  LivePage made(std::move(spec));
+  page = &made;
+  EXPECT_EQ(asked(made, "/api/run")["price"]["per_hour"], 2.0);
+  EXPECT_SAYS(meanwhile, "\"first\"");
+}
+
+TEST_F(Page, DoesNotWaitForAClusterThatIsNoFile) {
+  ASSERT_EQ(::mkfifo((dir_ / "pipe.toml").c_str(), 0600), 0);
+  fs::create_symlink("/dev/zero", dir_ / "endless.toml");
+  spill(dir_ / "long.toml", std::string(2 << 20, '#'));
+  const LivePage::Spec spec = page_of_runs({dir_ / "first"});
+  for (const char* name : {"pipe.toml", "endless.toml", "long.toml"}) {
+    Recipe recipe;
+    recipe.fleet.cluster = (dir_ / name).string();
+    EXPECT_FALSE(spec.price_per_hour(recipe).has_value()) << name;
+  }
 }
 
 TEST_F(Page, RefusesQuestionsThatMakeNoSense) {
@@ -212,6 +354,9 @@ TEST_F(Page, IsWholeWhateverAFolderHolds) {
 TEST_F(Page, NamesRunsByAsMuchOfTheirPathsAsTheyNeed) {
   EXPECT_EQ(names_of_runs({"/a/b/first", "/a/b/second/"}), (std::vector<std::string>{"first", "second"}));
   EXPECT_EQ(names_of_runs({"/a/b/first", "/a/c/first"}), (std::vector<std::string>{"b/first", "c/first"}));
+  EXPECT_EQ(names_of_runs({"/a/\xff", "/a/\xfe"}),
+            (std::vector<std::string>{"a/\xef\xbf\xbd (0)", "a/\xef\xbf\xbd (1)"}))
+      << "else Prometheus would have one series twice";
   EXPECT_EQ(names_of_runs({"/a/first", "/a/first"}), (std::vector<std::string>{"a/first (0)", "a/first (1)"}));
 }
 

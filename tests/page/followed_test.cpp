@@ -150,6 +150,24 @@ TEST(RecordNumbers, HaveTheNamesThatThePageGivesThem) {
   EXPECT_EQ(numbers_of(R"({"step":3,"tasks":{"piqa.acc":0.5}})"), (std::map<std::string, double>{{"piqa.acc", 0.5}}));
 }
 
+TEST(RecordNumbers, TakeNoCopiesOfLongNamesAndNoneWithoutAName) {
+  const std::string longest(kLongestKey, 'k'), too_long(kLongestKey + 1, 'k');
+  std::string line = "{\"step\":3,\"" + too_long + "\":{";
+  for (int i = 0; i < 5000; ++i) line += (i > 0 ? ",\"a" : "\"a") + std::to_string(i) + "\":1";
+  line += "},\"b\":{\"" + too_long + "\":1,\"c\":2},\"" + too_long + "\":[[1,2],[3,4]],\"" + longest +
+          "\":5,\"\":6,\"d\":{\"\":7}}";
+  EXPECT_EQ(numbers_of(line), (std::map<std::string, double>{{"b.c", 2}, {longest, 5}}));
+}
+
+TEST(RecordNumbers, TakeListsOfExpertsOfAnyType) {
+  EXPECT_EQ(numbers_of(R"({"step":1,"expert_load":3})"), (std::map<std::string, double>{{"expert_load", 3}}));
+  EXPECT_EQ(numbers_of(R"({"step":1,"expert_load":{"a":[1,3],"b":2}})"),
+            (std::map<std::string, double>{{"expert_load.b", 2}}));
+  EXPECT_TRUE(numbers_of(R"({"step":1,"expert_load":[["x",{"y":1},[2]],[0,0],[]],"router_entropy":"x"})").empty());
+  const auto some = numbers_of(R"({"step":1,"expert_load":[[1,null,3]]})");
+  EXPECT_TRUE(some.empty() || std::isnan(some.at("expert_load.0.max_over_mean"))) << "a part of it is not known";
+}
+
 TEST(RecordNumbers, RefusesWhatIsNoRecord) {
   RecordNumbers record;
   for (const char* line :
@@ -213,7 +231,7 @@ TEST(ThinnedCurve, ShowsThatNothingFiniteWasRecorded) {
 
 std::vector<double> values_of(const MetricsFollower& m, const std::string& name, int64_t from = 0, int64_t to = kAll) {
   std::vector<double> values;
-  for (const CurvePoint& p : m.windows({name}, from, to, kMostCurvePoints)[0].points) values.push_back(p.value);
+  for (const CurvePoint& p : m.windows({name}, from, to, kMostCurvePoints, false)[0].points) values.push_back(p.value);
   return values;
 }
 
@@ -267,6 +285,20 @@ TEST(MetricsFollower, ShowsEveryPointOfAShortWindowOfALongRunInBoundedMemory) {
   EXPECT_LT(metrics.bytes(), size_t(400 << 10));
 }
 
+TEST(MetricsFollower, HasTheNewestPointsInMemory) {
+  TempDir dir;
+  std::string text;
+  for (int step = 1; step <= 20'000; ++step) text += fmt::format("{{\"step\":{},\"loss\":{}}}\n", step, step % 977);
+  spill(dir / "metrics.jsonl", text);
+  MetricsFollower metrics(dir.path());
+  metrics.poll(kAll);
+  fs::remove(dir / "metrics.jsonl");  // nothing can be read again
+  const std::vector<double> values = values_of(metrics, "loss", 20'001 - int64_t(kNewestKept));
+  ASSERT_EQ(values.size(), kNewestKept);
+  for (size_t i = 0; i < values.size(); ++i) EXPECT_EQ(values[i], double((20'001 - kNewestKept + i) % 977));
+  EXPECT_TRUE(values_of(metrics, "loss", 20'001).empty());
+}
+
 TEST(MetricsFollower, BoundsTheNamesOfARun) {
   TempDir dir;
   std::string line = "{\"step\":1";
@@ -284,7 +316,8 @@ TEST(GradientMap, HasTheGreatestNormOfEachColumn) {
   for (int step = 1; step <= 4000; ++step)
     text += "{\"grad_norm\":{\"a\":" + std::to_string(step % 100) + ",\"b\":" + (step == 1234 ? "null" : "0.5") +
             "},\"step\":" + std::to_string(step) + "}\n";
-  spill(dir / "grad_norms.jsonl", text + "nonsense\n[1]\n{\"step\":5000}\n");
+  spill(dir / "grad_norms.jsonl", text + "nonsense\n[1]\n{\"step\":5000}\n{\"step\":4000,\"grad_norm\":{\"" +
+                                      std::string(1 << 20, 'k') + "\":1}}\n");
   GradientMap map(dir.path());
   map.poll(kAll);
   const GradientMap::Columns columns = map.columns(0, kAll, 40);

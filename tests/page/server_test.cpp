@@ -3,8 +3,11 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <chrono>
 #include <csignal>
 #include <memory>
+#include <thread>
 
 #include "page/http_viewer.h"
 #include "page/watched_runs.h"
@@ -98,6 +101,7 @@ TEST_F(Server, ShowsNothingWithoutItsToken) {
   EXPECT_EQ(get("/metrics", host + "Authorization: Bearer " + kToken + "\r\n").status, 200);
   EXPECT_EQ(get(std::string("/metrics?token=") + kToken).status, 200);
   EXPECT_SAYS(server_->url(), std::string("/?token=") + kToken);
+  EXPECT_EQ(get(std::string("/metrics?token=") + kToken, "Host: proxy.example\r\n").status, 200) << "behind a proxy";
 }
 
 TEST_F(Server, BoundsWhatARequestMayBe) {
@@ -141,6 +145,51 @@ TEST_F(Server, EndsSoonWhateverViewersDo) {
   const double began = now_s();
   server_.reset();
   EXPECT_LT(now_s() - began, 3);
+}
+
+TEST_F(Server, ClosesConnectionsBehindAnswersWhereThereAreMany) {
+  start();
+  const auto head_of = [&] {
+    HttpViewer viewer(port());
+    viewer.send("GET /nothing HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    return viewer.read_until("\r\n\r\n");
+  };
+  EXPECT_EQ(head_of().find("Connection: close"), std::string::npos);
+  std::vector<std::unique_ptr<HttpViewer>> viewers;
+  for (size_t i = 0; i < PageServer::kManyConnections; ++i) viewers.push_back(std::make_unique<HttpViewer>(port()));
+  for (const auto& viewer : viewers) viewer->send("GET /api/stream HTTP/1.1\r\nHost: localhost\r\n\r\n");
+  for (const auto& viewer : viewers) viewer->read_until("\n\n");
+  EXPECT_SAYS(head_of(), "Connection: close");
+}
+
+// As the system does where it gives no connections any more.
+void end_listening(int port) {
+  for (int fd = 3; fd < 4096; ++fd) {
+    int listens = 0;
+    sockaddr_in at = {};
+    socklen_t size = sizeof listens, at_size = sizeof at;
+    if (::getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &listens, &size) != 0 || listens == 0) continue;
+    if (::getsockname(fd, reinterpret_cast<sockaddr*>(&at), &at_size) != 0 || ntohs(at.sin_port) != port) continue;
+    ::shutdown(fd, SHUT_RDWR);
+  }
+}
+
+TEST_F(Server, TellsThatItHasEnded) {
+  std::atomic<int> ends{0};
+  start({.on_end = [&] { ++ends; }});
+  HttpViewer streams(port());
+  streams.send("GET /api/stream HTTP/1.1\r\nHost: localhost\r\n\r\n");
+  streams.read_until("\n\n");
+  end_listening(port());
+  const double began = now_s();
+  while (ends == 0 && now_s() - began < 5) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  EXPECT_EQ(ends, 1);
+  server_.reset();
+  EXPECT_EQ(ends, 1);
+  start({.on_end = [&] { ++ends; }});
+  EXPECT_EQ(get("/api/runs").status, 200);
+  server_.reset();
+  EXPECT_EQ(ends, 1) << "it was asked to end";
 }
 
 TEST_F(Server, SaysThatAPortIsTaken) {

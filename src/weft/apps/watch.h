@@ -17,7 +17,9 @@ struct WatchOptions {
 // Serves until a signal asks it to stop. Returns the exit status; throws Error.
 int run_watch(const WatchOptions& options);
 
-// A page of these run folders that plans with this program's backends.
-LivePage::Spec page_of_runs(std::vector<std::filesystem::path> runs);
+// A page of these run folders that plans with this program's backends. In a process that trains, layouts of more than
+// kMostRanksInRun ranks are not planned, as the run's end would wait for it.
+inline constexpr int kMostRanksInRun = 256;
+LivePage::Spec page_of_runs(std::vector<std::filesystem::path> runs, bool in_a_run = false);
 
 }  // namespace weft

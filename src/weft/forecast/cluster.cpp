@@ -242,10 +242,17 @@ ProgramProfile program_on(const ClusterSpec& cluster, const ProgramProfile& base
 namespace {
 
 std::string text_of(const std::string& path) {
+  constexpr uintmax_t kMostBytes = 1 << 20;
+  // Before it is opened: a pipe would wait, a device may never end.
+  std::error_code error;
+  if (!std::filesystem::is_regular_file(path, error)) throw FileError(fmt::format("{}: cannot be read", path));
+  const uintmax_t bytes = std::filesystem::file_size(path, error);
+  if (!error && bytes > kMostBytes)
+    throw FileError(fmt::format("{}: has {} bytes, more than the {} of a cluster's file", path, bytes, kMostBytes));
   std::ifstream file(path);
   std::stringstream text;
   text << file.rdbuf();
-  if (!std::filesystem::is_regular_file(path) || !file) throw FileError(fmt::format("{}: cannot be read", path));
+  if (error || !file) throw FileError(fmt::format("{}: cannot be read", path));
   return text.str();
 }
 

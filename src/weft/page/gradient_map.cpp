@@ -5,6 +5,8 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 
+#include "weft/page/record_numbers.h"
+
 namespace weft {
 namespace {
 
@@ -56,7 +58,7 @@ void GradientMap::take(std::string_view text) {
   for (const auto& [name, value] : norms_at->items()) {
     auto at = norms_.find(name);
     if (at == norms_.end()) {
-      if (norms_.size() >= kMostMapNames) continue;
+      if (name.size() > kLongestKey || norms_.size() >= kMostMapNames) continue;
       at = norms_.emplace(name, std::vector<double>()).first;
     }
     if (at->second.size() <= stretch) at->second.resize(stretch + 1, kNoNorm);

@@ -20,8 +20,8 @@ namespace {
 using Json = nlohmann::ordered_json;
 namespace fs = std::filesystem;
 
-constexpr int64_t kReadAtOnce = 8 << 20;  // bytes of a file
-constexpr double kMostReadingS = 1;       // of one answer
+constexpr int64_t kReadAtOnce = 1 << 20;  // bytes of a file
+constexpr double kMostReadingS = 0.5;     // of one answer, while the others wait
 constexpr size_t kMostNames = 64;
 constexpr int64_t kMostStepNumber = int64_t(1) << 53;
 
@@ -51,15 +51,20 @@ int64_t whole_number(const LivePage::Params& params, const std::string& key, int
   return value;
 }
 
-std::vector<std::string> names_in(const LivePage::Params& params) {
-  const auto at = params.find("names");
+std::vector<std::string> names_in(const LivePage::Params& params, const RunView& run) {
+  const auto [first, end] = params.equal_range("names");
+  if (first == end) throw PageError(400, "names: expected names of curves, with commas between: names=loss,lr");
   std::vector<std::string> names;
-  if (at == params.end()) throw PageError(400, "names: expected names of curves, with commas between: names=loss,lr");
-  std::string_view rest = at->second;
+  const auto add = [&](const std::string& name) {
+    if (!name.empty() && std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
+  };
+  const bool is_list = std::next(first) == end && run.metrics().curves().count(first->second) == 0;
+  for (auto at = first; at != end && !is_list; ++at) add(at->second);
+  std::string_view rest = is_list ? std::string_view(first->second) : std::string_view();
   while (!rest.empty()) {
     const std::string name(rest.substr(0, rest.find(',')));
     rest.remove_prefix(std::min(rest.size(), name.size() + 1));
-    if (!name.empty() && std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
+    add(name);
   }
   if (names.size() > kMostNames) throw PageError(400, fmt::format("names: at most {} at once", kMostNames));
   return names;
@@ -104,6 +109,7 @@ PageAnswer LivePage::answer(const std::string& path, const Params& params) {
 PageAnswer LivePage::answer_of(const std::string& path, const Params& params) {
   if (auto file = file_answer(path)) return *file;
   if (path == "/api/plan") return {.body = plan_of(run_of(params))};
+  if (path == "/api/run") return {.body = text_of_run(run_of(params))};
   const std::lock_guard lock(mutex_);
   if (path == "/api/machine") return {.body = text_of_json(machine())};
   refresh();
@@ -113,13 +119,6 @@ PageAnswer LivePage::answer_of(const std::string& path, const Params& params) {
     return {.type = "text/plain; version=0.0.4; charset=utf-8", .body = prometheus_text(runs, wall_time_s())};
   }
   if (path == "/api/runs") return {.body = text_of_json(list_of_runs())};
-  if (path == "/api/run") {
-    const size_t number = run_of(params);
-    const RunView& run = *runs_[number];
-    std::optional<double> price;
-    if (spec_.price_per_hour && run.recipe()) price = spec_.price_per_hour(*run.recipe());
-    return {.body = text_of_json(json_of_run(run, number, wall_time_s(), price))};
-  }
   if (path == "/api/names") return {.body = text_of_json(json_of_names(*runs_[run_of(params)], run_of(params)))};
   if (path == "/api/curves") return {.body = text_of_json(curves(params))};
   if (path == "/api/heat") return {.body = text_of_json(gradient_map(params))};
@@ -127,20 +126,34 @@ PageAnswer LivePage::answer_of(const std::string& path, const Params& params) {
       404, fmt::format("{}: there is no such page; docs/formats/page.md has those that there are", in_quotes(path)));
 }
 
-// A long file is read over several answers.
+// Long files are read over several answers; each run has been looked at once behind the first.
 void LivePage::refresh() {
   const double began = now_s();
   if (refreshed_s_ >= 0 && began - refreshed_s_ < spec_.refresh_each_s) return;
-  bool has_more = true;
-  while (has_more) {
-    has_more = false;
-    for (const auto& run : runs_) {
-      run->refresh(wall_time_s(), kReadAtOnce);
-      has_more |= run->has_more();
-    }
-    if (now_s() - began > kMostReadingS) break;
+  const size_t at_least = refreshed_s_ < 0 ? runs_.size() : 1;
+  size_t read_out = 0;  // runs, one behind the other, that have nothing more
+  for (size_t looked_at = 0; read_out < runs_.size() && !stops_; ++looked_at) {
+    if (looked_at >= at_least && now_s() - began > kMostReadingS) break;
+    RunView& run = *runs_[next_run_];
+    next_run_ = (next_run_ + 1) % runs_.size();
+    if (looked_at < runs_.size() || run.has_more()) run.refresh(wall_time_s(), kReadAtOnce);
+    read_out = run.has_more() ? 0 : read_out + 1;
   }
   refreshed_s_ = now_s();
+}
+
+std::string LivePage::text_of_run(size_t number) {
+  std::optional<Recipe> recipe;
+  if (spec_.price_per_hour) {
+    const std::lock_guard lock(mutex_);
+    refresh();
+    recipe = runs_[number]->recipe();
+  }
+  // Others are answered meanwhile: a file of the user's is read.
+  const std::optional<double> price = recipe ? spec_.price_per_hour(*recipe) : std::nullopt;
+  const std::lock_guard lock(mutex_);
+  refresh();
+  return text_of_json(json_of_run(*runs_[number], number, wall_time_s(), price));
 }
 
 size_t LivePage::run_of(const Params& params) const {
@@ -150,7 +163,7 @@ size_t LivePage::run_of(const Params& params) const {
 Json LivePage::list_of_runs() const {
   Json runs = Json::array();
   for (size_t i = 0; i < runs_.size(); ++i) runs.push_back(list_entry_of(*runs_[i], i));
-  return {{"weft", kVersion}, {"host", name_of_host()}, {"now", wall_time_s()}, {"runs", runs}};
+  return {{"weft", version_of(kVersion)}, {"host", name_of_host()}, {"now", wall_time_s()}, {"runs", runs}};
 }
 
 Json LivePage::curves(const Params& params) const {
@@ -159,7 +172,7 @@ Json LivePage::curves(const Params& params) const {
   const int64_t from = whole_number(params, "from", 0, 0, kMostStepNumber);
   const int64_t to = whole_number(params, "to", kMostStepNumber, 0, kMostStepNumber);
   const int64_t points = whole_number(params, "points", 1000, 4, int64_t(kMostCurvePoints));
-  return json_of_curves(run, number, run.metrics().windows(names_in(params), from, to, size_t(points)));
+  return json_of_curves(run, number, run.metrics().windows(names_in(params, run), from, to, size_t(points), stops_));
 }
 
 Json LivePage::gradient_map(const Params& params) {
@@ -170,7 +183,7 @@ Json LivePage::gradient_map(const Params& params) {
   const int64_t columns = whole_number(params, "columns", 200, 1, int64_t(kMostMapColumns));
   const double began = now_s();
   do run.gradients().poll(kReadAtOnce);
-  while (run.gradients().has_more() && now_s() - began < kMostReadingS);
+  while (run.gradients().has_more() && now_s() - began < kMostReadingS && !stops_);
   return json_of_map(run, number, run.gradients().columns(from, to, size_t(columns)));
 }
 
@@ -199,12 +212,14 @@ std::string LivePage::plan_of(size_t run) {
   if (!spec_.plan) return none("plans are not made here");
   const std::lock_guard lock(plans_mutex_);
   if (plans_[run] && plans_[run]->recipe == *recipe) return plans_[run]->answer;
+  if (stops_) return none("the page ends");  // another viewer's plan was waited for
   std::string answer;
   try {
     Json plan{{"available", true}};
-    plan.update(spec_.plan(*recipe));
+    plan.update(spec_.plan(*recipe, stops_));
     answer = text_of_json(plan);
   } catch (const std::exception& e) { answer = none(e.what()); }
+  if (stops_) return answer;  // it may be of no whole plan
   plans_[run] = std::make_unique<Plan>(Plan{*recipe, answer});
   return answer;
 }
@@ -219,12 +234,11 @@ std::string LivePage::news(int64_t& seen) {
     if (std::string told = text_of_json(runs); told != told_) {
       told_ = std::move(told);
       ++message_number_;
-      message_ = text_of_json({{"now", wall_time_s()}, {"runs", std::move(runs)}});
     }
   }
   if (seen == message_number_) return {};
   seen = message_number_;
-  return message_;
+  return fmt::format(R"({{"now":{},"runs":{}}})", Json(wall_time_s()).dump(), told_);
 }
 
 size_t LivePage::bytes() const {
@@ -242,7 +256,7 @@ std::vector<std::string> names_of_runs(const std::vector<fs::path>& folders) {
     fs::path path = fs::absolute(folder, ignored).lexically_normal();
     if (path.filename().empty()) path = path.parent_path();
     std::vector<std::string>& of = parts.emplace_back();
-    for (; path.has_relative_path(); path = path.parent_path()) of.push_back(path.filename().string());
+    for (; path.has_relative_path(); path = path.parent_path()) of.push_back(whole_utf8(path.filename().string()));
     most = std::max(most, of.size());
   }
   std::vector<std::string> names;
@@ -255,7 +269,8 @@ std::vector<std::string> names_of_runs(const std::vector<fs::path>& folders) {
     }
     if (std::set<std::string>(names.begin(), names.end()).size() == names.size()) return names;
   }
-  for (size_t i = 0; i < names.size(); ++i) names[i] += fmt::format(" ({})", i);  // one folder twice
+  // One folder twice, or names that are no UTF-8 and look alike.
+  for (size_t i = 0; i < names.size(); ++i) names[i] += fmt::format(" ({})", i);
   return names;
 }
 

@@ -1,6 +1,7 @@
 // What the page's server answers, without HTTP: runs are read when somebody asks, and not otherwise
 // (docs/formats/page.md). All functions may be called from any thread.
 #pragma once
+#include <atomic>
 #include <cstdint>
 #include <filesystem>
 #include <functional>
@@ -28,9 +29,10 @@ class LivePage {
  public:
   struct Spec {
     std::vector<std::filesystem::path> runs;  // folders; at least one
-    // The object of /api/plan for a recipe. Throws Error: it cannot be planned here.
-    std::function<nlohmann::ordered_json(const Recipe&)> plan = {};
-    // What its devices cost an hour, in the user's money; none: not known.
+    // The object of /api/plan for a recipe. Throws Error: it cannot be planned here, or `stops` became true meanwhile,
+    // which it looks at as often as it can.
+    std::function<nlohmann::ordered_json(const Recipe&, const std::atomic<bool>& stops)> plan = {};
+    // What its devices cost an hour, in the user's money; none: not known. Called from any thread.
     std::function<std::optional<double>(const Recipe&)> price_per_hour = {};
     std::filesystem::path machine_root = "/";  // of /proc and /sys
     double refresh_each_s = 0.4;               // how old what is told may be
@@ -40,12 +42,15 @@ class LivePage {
   LivePage& operator=(const LivePage&) = delete;
   ~LivePage();
 
-  using Params = std::map<std::string, std::string>;
-  // Of all but /api/stream. Throws nothing.
+  using Params = std::multimap<std::string, std::string>;
+  // Of all but /api/stream. Throws nothing but where memory is out.
   PageAnswer answer(const std::string& path, const Params& params);
 
   // The message of /api/stream, if it is another than number `seen`, which becomes its number; else empty.
   std::string news(int64_t& seen);
+
+  // What is being read or planned ends as soon as it can, and nothing further is: answers are of what was read.
+  void stop() { stops_ = true; }
 
   size_t bytes() const;  // of memory that curves take, about
 
@@ -53,6 +58,7 @@ class LivePage {
   struct Plan;
   PageAnswer answer_of(const std::string& path, const Params& params);
   void refresh();
+  std::string text_of_run(size_t number);
   size_t run_of(const Params& params) const;
   nlohmann::ordered_json list_of_runs() const;
   nlohmann::ordered_json curves(const Params& params) const;
@@ -64,15 +70,17 @@ class LivePage {
   mutable std::mutex mutex_;  // over all but plans_
   std::vector<std::unique_ptr<RunView>> runs_;
   double refreshed_s_ = -1;  // of a steady clock
+  size_t next_run_ = 0;      // to be looked at
+  std::atomic<bool> stops_{false};
   MachineLook machine_;
-  std::string message_, told_;  // of the stream; what it tells, without its time
+  std::string told_;  // what the stream tells of the runs
   int64_t message_number_ = 0;
   double told_of_s_ = -1;  // refreshed_s_ that the message is of
   std::mutex plans_mutex_;
   std::vector<std::unique_ptr<Plan>> plans_;  // [run]
 };
 
-// Names for runs, each of which is the end of its path, as short as makes them differ.
+// Names for runs, in UTF-8, each of which is the end of its path, as short as makes them differ.
 std::vector<std::string> names_of_runs(const std::vector<std::filesystem::path>& folders);
 
 }  // namespace weft

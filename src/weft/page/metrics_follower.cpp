@@ -8,15 +8,27 @@
 namespace weft {
 namespace {
 
-// A curve costs 320 KiB at most; from the 65th on 80 KiB: 55 MiB a run at most, 7 MiB with 20 names.
+// A curve costs 320 KiB at most, from the 65th on 80 KiB, and 4 KiB for its newest points: 57 MiB a run at most, 7 MiB
+// with 20 names.
 constexpr size_t kBuckets = 8192, kBucketsOfMany = 2048, kManyCurves = 64;
 constexpr int64_t kMarkEach = 256;
-// Records that are read again for a window that memory shows too coarsely.
-constexpr int64_t kMostReadAgain = 100'000;
+// Bytes that are read again for a window that memory shows too coarsely: 100,000 records of 320.
+constexpr int64_t kMostReadAgain = 32 << 20;
 constexpr size_t kLongestKeptLine = 256 << 10;
 constexpr size_t kMostAxes = 16, kMostTasks = 512, kLongestName = 200;
 
 size_t buckets_for(size_t curves_before) { return curves_before < kManyCurves ? kBuckets : kBucketsOfMany; }
+
+// Whether it has all points of the curve from that step on.
+bool has_newest(const MetricsFollower::Curve& curve, int64_t from) {
+  return int64_t(curve.newest.size()) == curve.points.num_points() || from >= curve.newest.front().step;
+}
+CurveWindow window_of_newest(const MetricsFollower::Curve& curve, int64_t from, int64_t to, size_t most) {
+  ThinnedCurve newest(kNewestKept);
+  for (const CurvePoint& p : curve.newest)
+    if (p.step >= from && p.step <= to) newest.add(p.step, p.value);
+  return newest.window(from, to, most);
+}
 
 double finite_or_0(double x) { return std::isfinite(x) ? x : 0; }
 
@@ -145,19 +157,27 @@ bool MetricsFollower::add_to_curve(const std::string& name, double value) {
   }
   Curve& curve = at->second;
   const bool follows = curve.points.num_points() == 0 || curve.points.last().step < record_.step;
-  if (curve.kind == record_.kind && follows) curve.points.add(record_.step, value);
+  if (curve.kind == record_.kind && follows) {
+    curve.points.add(record_.step, value);
+    curve.newest.push_back({record_.step, value});
+    if (curve.newest.size() > kNewestKept) curve.newest.pop_front();
+  }
   return true;
 }
 
-int64_t MetricsFollower::records_in(int64_t from, int64_t to) const {
-  const auto before = [](const Mark& m, int64_t step) { return m.step < step; };
-  const auto first = std::lower_bound(marks_.begin(), marks_.end(), from, before);
-  const auto last = std::lower_bound(marks_.begin(), marks_.end(), to, before);
-  return kMarkEach * (last - first + 1);
+int64_t MetricsFollower::bytes_of(int64_t from, int64_t to) const {
+  const auto after = [&](int64_t at) {
+    return std::upper_bound(marks_.begin(), marks_.end(), at,
+                            [](int64_t step, const Mark& m) { return step < m.step; });
+  };
+  const auto first = after(from), last = after(to);
+  const int64_t end = last == marks_.end() ? file_.read_bytes() : last->begin;
+  return end - (first == marks_.begin() ? 0 : std::prev(first)->begin);
 }
 
 std::vector<MetricsFollower::Window> MetricsFollower::windows(const std::vector<std::string>& names, int64_t from,
-                                                              int64_t to, size_t most) const {
+                                                              int64_t to, size_t most,
+                                                              const std::atomic<bool>& stops) const {
   std::vector<Window> all;
   std::vector<std::string> too_coarse;
   most = std::clamp<size_t>(most, 4, kMostCurvePoints);
@@ -167,7 +187,9 @@ std::vector<MetricsFollower::Window> MetricsFollower::windows(const std::vector<
       const ThinnedCurve& curve = at->second.points;
       window.kind = at->second.kind;
       const bool is_coarse = curve.points_a_bucket() > 1 && 2 * curve.buckets_in(from, to) < most;
-      if (is_coarse && window.kind == RecordKind::step && records_in(from, to) <= kMostReadAgain)
+      if (is_coarse && has_newest(at->second, from))
+        static_cast<CurveWindow&>(window) = window_of_newest(at->second, from, to, most);
+      else if (is_coarse && window.kind == RecordKind::step && bytes_of(from, to) <= kMostReadAgain)
         too_coarse.push_back(name);
       else
         static_cast<CurveWindow&>(window) = curve.window(from, to, most);
@@ -175,14 +197,15 @@ std::vector<MetricsFollower::Window> MetricsFollower::windows(const std::vector<
     all.push_back(std::move(window));
   }
   if (too_coarse.empty()) return all;
-  for (Window& again : read_windows(too_coarse, from, to, most))
+  for (Window& again : read_windows(too_coarse, from, to, most, stops))
     for (Window& window : all)
       if (window.name == again.name) static_cast<CurveWindow&>(window) = again;
   return all;
 }
 
 std::vector<MetricsFollower::Window> MetricsFollower::read_windows(const std::vector<std::string>& names, int64_t from,
-                                                                   int64_t to, size_t most) const {
+                                                                   int64_t to, size_t most,
+                                                                   const std::atomic<bool>& stops) const {
   std::map<std::string, ThinnedCurve, std::less<>> curves;
   for (const std::string& name : names) curves.emplace(name, ThinnedCurve(kBuckets));
   const auto after =
@@ -191,6 +214,7 @@ std::vector<MetricsFollower::Window> MetricsFollower::read_windows(const std::ve
   RecordNumbers record;
   int64_t last = -1;
   file_.read_again(begin, [&](std::string_view line) {
+    if (stops) return false;
     if (!read_record(line, record) || record.kind != RecordKind::step || record.step <= last) return true;
     if (record.step > to) return false;
     last = record.step;
@@ -219,7 +243,8 @@ double MetricsFollower::usual_step_s() const {
 
 size_t MetricsFollower::bytes() const {
   size_t all = marks_.capacity() * sizeof(Mark) + last_line_.capacity() + last_evaluation_.capacity();
-  for (const auto& [name, curve] : curves_) all += name.size() + sizeof(Curve) + curve.points.bytes();
+  for (const auto& [name, curve] : curves_)
+    all += name.size() + sizeof(Curve) + curve.points.bytes() + curve.newest.size() * sizeof(CurvePoint);
   return all;
 }
 

@@ -1,6 +1,7 @@
 // metrics.jsonl as it grows: every number of it as a curve by name, in bounded memory; sums of times; the last records.
 // Not thread-safe.
 #pragma once
+#include <atomic>
 #include <cstdint>
 #include <deque>
 #include <filesystem>
@@ -18,6 +19,7 @@ namespace weft {
 inline constexpr size_t kMostCurves = 512;        // names of a run
 inline constexpr size_t kMostCurvePoints = 4000;  // of one answer and curve
 inline constexpr int64_t kRecentSteps = 200;
+inline constexpr size_t kNewestKept = 256;  // points of a curve
 
 // Seconds of steps, and beside them.
 struct TimeSums {
@@ -48,16 +50,18 @@ class MetricsFollower {
   struct Curve {
     RecordKind kind;
     ThinnedCurve points;
+    std::deque<CurvePoint> newest = {};  // the last kNewestKept of them
   };
   const std::map<std::string, Curve, std::less<>>& curves() const { return curves_; }
   int64_t names_left_out() const { return names_left_out_; }  // of the record with most of these
-  // Points of a curve, as ThinnedCurve::window; a short window of a long run is read from the file again. None: there
-  // is no such curve.
+  // Points of a curve, as ThinnedCurve::window; a short window of a long run is read from the file again, unless it has
+  // only the last kNewestKept points, or until `stops`. None: there is no such curve.
   struct Window : CurveWindow {
     std::string name;
     std::optional<RecordKind> kind = {};
   };
-  std::vector<Window> windows(const std::vector<std::string>& names, int64_t from, int64_t to, size_t most) const;
+  std::vector<Window> windows(const std::vector<std::string>& names, int64_t from, int64_t to, size_t most,
+                              const std::atomic<bool>& stops) const;
 
   // Whole lines; empty: none came, or it is longer than kLongestKeptLine.
   const std::string& last_record() const { return last_line_; }
@@ -84,8 +88,9 @@ class MetricsFollower {
   void take_step(std::string_view line, int64_t begin);
   void take_evaluation(std::string_view line);
   bool add_to_curve(const std::string& name, double value);  // whether there is one of that name
-  std::vector<Window> read_windows(const std::vector<std::string>& names, int64_t from, int64_t to, size_t most) const;
-  int64_t records_in(int64_t from, int64_t to) const;
+  std::vector<Window> read_windows(const std::vector<std::string>& names, int64_t from, int64_t to, size_t most,
+                                   const std::atomic<bool>& stops) const;
+  int64_t bytes_of(int64_t from, int64_t to) const;  // of the file, about, that a window is read from
 
   FollowedFile file_;
   int64_t generation_ = 1;

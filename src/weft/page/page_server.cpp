@@ -29,6 +29,7 @@ namespace {
 constexpr size_t kMostRequestBytes = 32 << 10;  // of a request's line and headers together
 constexpr double kRequestS = 10, kWriteS = 10;  // for a request to come; for a viewer to take something
 constexpr double kIdleS = 2;                    // until another request of the same connection begins
+constexpr int kBacklog = 128;                   // connections that wait to be taken
 constexpr double kStillHereS = 15;              // between comments in a stream in which nothing happens
 constexpr int kPollMs = 100;                    // how soon a thread sees that the server stops
 constexpr size_t kMostRequestsOfConnection = 1000;
@@ -107,9 +108,11 @@ class Connection : public httplib::Stream {
   bool is_broken_ = false;
 };
 
-// As many threads as there are connections at once, up to a bound.
+// As many threads as there are connections at once, up to a bound. Nothing that a connection throws gets out.
 class ConnectionThreads : public httplib::TaskQueue {
  public:
+  // `no_more`: called where no further connection will come.
+  explicit ConnectionThreads(std::function<void()> no_more) : no_more_(std::move(no_more)) {}
   ~ConnectionThreads() override { shutdown(); }
   using Result = decltype(std::declval<httplib::TaskQueue&>().enqueue(std::function<void()>()));
 
@@ -122,7 +125,7 @@ class ConnectionThreads : public httplib::TaskQueue {
       const auto own = std::move(waiting_.back());
       waiting_.pop_back();
       lock.unlock();
-      own();
+      answer(own);
       return static_cast<Result>(true);
     }
     changed_.notify_all();
@@ -133,6 +136,7 @@ class ConnectionThreads : public httplib::TaskQueue {
       const std::lock_guard lock(mutex_);
       ends_ = true;
     }
+    no_more_();
     changed_.notify_all();
     for (std::thread& t : threads_) t.join();
     threads_.clear();
@@ -144,6 +148,11 @@ class ConnectionThreads : public httplib::TaskQueue {
       threads_.emplace_back([this] { serve(); });
     } catch (const std::system_error&) {}  // those that there are do it
   }
+  static void answer(const std::function<void()>& connection) {
+    try {
+      connection();
+    } catch (...) {}  // a viewer's bad luck: the program goes on
+  }
   void serve() {
     std::unique_lock lock(mutex_);
     for (;;) {
@@ -153,13 +162,14 @@ class ConnectionThreads : public httplib::TaskQueue {
       waiting_.erase(waiting_.begin());
       ++busy_;
       lock.unlock();
-      connection();
+      answer(connection);
       lock.lock();
       --busy_;
       changed_.notify_all();
     }
   }
 
+  const std::function<void()> no_more_;
   std::mutex mutex_;
   std::condition_variable changed_;
   std::vector<std::function<void()>> waiting_;
@@ -172,17 +182,32 @@ class BoundedServer : public httplib::Server {
  public:
   std::atomic<bool> stopping{false};
 
+  // More than cpp-httplib lets wait, between binding and listening.
+  void let_wait(int connections) { ::listen(svr_sock_, connections); }
+
  private:
   bool process_and_close_socket(socket_t sock) override {
-    Connection connection(sock, stopping);
-    for (size_t left = kMostRequestsOfConnection; left > 0 && !stopping && connection.wait_for_request(); --left) {
-      bool is_closed = false;
-      if (!process_request(connection, left == 1, is_closed, nullptr) || is_closed || connection.is_broken()) break;
-    }
+    ++connections_;
+    try {
+      answer(sock);
+    } catch (...) {}  // it is closed all the same
+    --connections_;
     ::shutdown(sock, SHUT_RDWR);
     ::close(sock);
     return true;
   }
+  void answer(socket_t sock) {
+    Connection connection(sock, stopping);
+    for (size_t left = kMostRequestsOfConnection; left > 0 && !stopping && connection.wait_for_request(); --left) {
+      // Connections that browsers keep for later must not take the places of those that ask now.
+      const bool is_last = left == 1 || connections_ >= PageServer::kManyConnections;
+      bool is_closed = false;
+      if (!process_request(connection, is_last, is_closed, nullptr) || is_closed || is_last || connection.is_broken())
+        break;
+    }
+  }
+
+  std::atomic<size_t> connections_{0};
 };
 
 // Leaves the signals of the program as they are: threads that begin meanwhile get none, and what cpp-httplib does to
@@ -239,7 +264,7 @@ const httplib::Headers& headers_of_all() {
 struct PageServer::Listener {
   Listener(LivePage& of, const Spec& how) : page(of), spec(how) {
     server.set_default_headers(headers_of_all());
-    server.new_task_queue = [] { return new ConnectionThreads; };
+    server.new_task_queue = [this] { return new ConnectionThreads([this] { let_streams_end(); }); };
     server.set_payload_max_length(kMostRequestBytes);
     // Without SO_REUSEPORT, by which another program could listen here too.
     server.set_socket_options([](socket_t sock) {
@@ -273,7 +298,9 @@ struct PageServer::Listener {
       return refusal(405, "only GET: the page changes nothing");
     }
     if (request.has_header("Range")) return PageAnswer{.status = 400};
-    if (!is_known_host(request.get_header_value("Host"), spec.address, name_of_host()))
+    // With a token no page of another name can ask: its cookie is of the name that the viewer opened, which may be that
+    // of a proxy.
+    if (spec.token.empty() && !is_known_host(request.get_header_value("Host"), spec.address, name_of_host()))
       return refusal(403, fmt::format("this host name is not known here: open http://127.0.0.1:{}/, or use the "
                                       "machine's IP address or name",
                                       port));
@@ -299,27 +326,34 @@ struct PageServer::Listener {
     send_answer(response, page.answer(request.path, params));
   }
 
+  struct Viewer {
+    int64_t seen = 0;
+    double last_s = 0;  // that something was sent
+  };
+
   // Runs on the connection's thread until the viewer goes or the server stops.
   void stream(httplib::Response& response) {
-    struct Viewer {
-      int64_t seen = 0;
-      double last_s = 0;  // that something was sent
-    };
     response.status = 200;
     response.set_header("X-Accel-Buffering", "no");
     response.set_chunked_content_provider("text/event-stream",
                                           [this, viewer = std::make_shared<Viewer>()](size_t, httplib::DataSink& sink) {
-                                            if (viewer->last_s > 0) wait(spec.stream_each_s);
-                                            if (server.stopping) return false;
-                                            std::string text;
-                                            if (const std::string news = page.news(viewer->seen); !news.empty())
-                                              text = "event: runs\ndata: " + news + "\n\n";
-                                            else if (now_s() - viewer->last_s > kStillHereS)
-                                              text = ": still here\n\n";
-                                            if (text.empty()) return !sink.is_writable || sink.is_writable();
-                                            viewer->last_s = now_s();
-                                            return sink.write(text.data(), text.size());
+                                            try {
+                                              return send_news(*viewer, sink);
+                                            } catch (...) { return false; }  // cpp-httplib would let it out
                                           });
+  }
+  // Whether the viewer is still there.
+  bool send_news(Viewer& viewer, httplib::DataSink& sink) {
+    if (viewer.last_s > 0) wait(spec.stream_each_s);
+    if (server.stopping) return false;
+    std::string text;
+    if (const std::string news = page.news(viewer.seen); !news.empty())
+      text = "event: runs\ndata: " + news + "\n\n";
+    else if (now_s() - viewer.last_s > kStillHereS)
+      text = ": still here\n\n";
+    if (text.empty()) return !sink.is_writable || sink.is_writable();
+    viewer.last_s = now_s();
+    return sink.write(text.data(), text.size());
   }
 
   void wait(double seconds) {
@@ -334,22 +368,42 @@ struct PageServer::Listener {
                               spec.port == 0 ? "is that an address of this machine?"
                                              : "another program has it, or the address is not this machine's; port 0 "
                                                "takes one that is free"));
+    server.let_wait(kBacklog);
     thread = std::thread([this] {
       constexpr int kLowest = 19;
       if (spec.in_a_run) ::setpriority(PRIO_PROCESS, 0, kLowest);  // of this thread and those that it starts
-      server.listen_after_bind();
+      try {
+        server.listen_after_bind();
+      } catch (...) {}
+      let_streams_end();
       has_ended = true;
     });
   }
+  // Where no further connection comes: asked for, or because the system gives none.
+  void let_streams_end() {
+    bool is_asked_for = false;
+    {
+      const std::lock_guard lock(mutex);
+      is_asked_for = server.stopping.exchange(true);
+      accepts = false;
+    }
+    stops.notify_all();
+    page.stop();
+    if (!is_asked_for && spec.on_end) spec.on_end();
+  }
   void stop() {
+    bool is_open = false;
     {
       const std::lock_guard lock(mutex);
       server.stopping = true;
+      is_open = accepts;
     }
     stops.notify_all();
-    // Once, and not before it has begun: else it would not stop, or fail an assertion.
-    while (!server.is_running() && !has_ended) std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    server.stop();
+    page.stop();
+    // Once, and not before it has begun: else it would not stop, or fail an assertion. Where it has ended by itself,
+    // its socket is closed.
+    while (is_open && !server.is_running() && !has_ended) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    if (is_open) server.stop();
     thread.join();
   }
 
@@ -359,6 +413,7 @@ struct PageServer::Listener {
   int port = 0;
   std::mutex mutex;
   std::condition_variable stops;
+  bool accepts = true;  // connections
   std::atomic<bool> has_ended{false};
   std::thread thread;
 };

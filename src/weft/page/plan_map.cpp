@@ -25,9 +25,12 @@ struct MappedTensor {
 
 class TensorMap {
  public:
-  TensorMap(const Recipe& recipe, const RunPlan& run)
+  TensorMap(const Recipe& recipe, const RunPlan& run, const std::atomic<bool>& stops)
       : recipe_(recipe), run_(run), sizes_(run.step.mesh), is_sharded_(recipe.parallel.zero_stage >= 3) {
-    for (int rank = 0; rank < sizes_.world(); ++rank) add_rank(rank);
+    for (int rank = 0; rank < sizes_.world(); ++rank) {
+      if (stops) throw Error("the plan is not finished: the page ends");
+      add_rank(rank);
+    }
   }
   Json json() const {
     Json all = Json::array();
@@ -129,7 +132,7 @@ Json json_of_class(const RankClass& c, size_t number) {
 
 }  // namespace
 
-Json plan_map(const Recipe& recipe, const WorkspaceModel& workspace) {
+Json plan_map(const Recipe& recipe, const WorkspaceModel& workspace, const std::atomic<bool>& stops) {
   const std::vector<PlannedSpan> phases = plan_phases(recipe, workspace);
   const PlannedSpan& largest = largest_of(phases);
   const LayoutPlan& plan = *largest.layout;
@@ -140,11 +143,14 @@ Json plan_map(const Recipe& recipe, const WorkspaceModel& workspace) {
            {"num_trained", plan.run.memory.arithmetic.num_trained}};
   out["classes"] = Json::array();
   for (size_t i = 0; i < plan.classes.size(); ++i) out["classes"].push_back(json_of_class(plan.classes[i], i));
-  if (sizes.world() > kMostMapRanks || all_params(plan.run.model).size() > kMostMapTensors) {
-    out["tensors_reason"] = fmt::format("more than {} ranks or {} tensors", kMostMapRanks, kMostMapTensors);
+  const size_t tensors = all_params(plan.run.model).size();
+  if (sizes.world() > kMostMapRanks || tensors > kMostMapTensors || int64_t(tensors) * sizes.world() > kMostMapPairs) {
+    out["tensors_reason"] =
+        fmt::format("{} ranks and {} tensors: the map has at most {} ranks, {} tensors, and {} pairs of them",
+                    sizes.world(), tensors, kMostMapRanks, kMostMapTensors, kMostMapPairs);
     return out;
   }
-  out["tensors"] = TensorMap(largest.span.recipe, plan.run).json();
+  out["tensors"] = TensorMap(largest.span.recipe, plan.run, stops).json();
   return out;
 }
 

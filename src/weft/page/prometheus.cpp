@@ -9,6 +9,7 @@
 
 #include "weft/base/error.h"
 #include "weft/base/version.h"
+#include "weft/page/run_json.h"
 
 namespace weft {
 namespace {
@@ -109,7 +110,7 @@ void add_run(const RunView& run, double now_s, Lines& lines) {
              {"objective", facts.objective},
              {"host", last.host},
              {"machine", last.machine},
-             {"version", last.weft}},
+             {"version", version_of(last.weft)}},
             1);
   for (const std::string_view state : kStates)
     lines.add("weft_run_state", {{"run", run.name()}, {"state", std::string(state)}}, run.state() == state);
@@ -173,14 +174,16 @@ const std::vector<MetricFamily>& metric_families() {
   return families;
 }
 
+std::string whole_utf8(std::string_view text) {
+  // A dump replaces what is no UTF-8, and escapes more: that is undone.
+  return nlohmann::json::parse(
+             nlohmann::json(std::string(text)).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace))
+      .get<std::string>();
+}
+
 std::string label_value(std::string_view text) {
-  // A dump replaces what is no UTF-8, and escapes more than the format knows: it is undone.
-  const std::string clean =
-      nlohmann::json::parse(
-          nlohmann::json(std::string(text)).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace))
-          .get<std::string>();
   std::string out = "\"";
-  for (const char c : clean) {
+  for (const char c : whole_utf8(text)) {
     if (c == '\\' || c == '"')
       out += '\\', out += c;
     else if (c == '\n')
@@ -194,7 +197,7 @@ std::string label_value(std::string_view text) {
 std::string prometheus_text(const std::vector<const RunView*>& runs, double now_s) {
   Lines lines;
   for (const RunView* run : runs) add_run(*run, now_s, lines);
-  lines.add("weft_page_info", {{"version", kVersion}}, 1);
+  lines.add("weft_page_info", {{"version", version_of(kVersion)}}, 1);
   return lines.text();
 }
 

@@ -33,8 +33,8 @@ class RecordReader : public nlohmann::json_sax<nlohmann::json> {
     return is_object_;
   }
   bool key(std::string& name) override {
-    if (depth_ == 1) top_ = name;
-    if (depth_ == 2) inner_ = name;
+    // Else each number below a long key would have a copy of it.
+    if (depth_ == 1 || depth_ == 2) (depth_ == 1 ? top_ : inner_) = name.size() <= kLongestKey ? name : std::string();
     return true;
   }
   bool end_object() override {
@@ -48,7 +48,7 @@ class RecordReader : public nlohmann::json_sax<nlohmann::json> {
     return true;
   }
   bool end_array() override {
-    if (depth_ == 3 && !in_object_ && count_ > 0 && sum_ > 0) {
+    if (depth_ == 3 && !in_object_ && count_ > 0 && sum_ > 0 && !top_.empty()) {
       const double mean = sum_ / double(count_);
       add(place() + ".max_over_mean", most_ / mean);
       add(place() + ".min_over_mean", least_ / mean);
@@ -75,6 +75,8 @@ class RecordReader : public nlohmann::json_sax<nlohmann::json> {
 
  private:
   bool take(double value, bool is_whole) {
+    const bool is_nameless = top_.empty() || (depth_ == 2 && in_object_ && inner_.empty());
+    if (is_nameless) return pass();
     if (depth_ == 1 && top_ == "step") {
       has_step_ = is_whole && value >= 0 && value <= kMostStep;
       record_.step = has_step_ ? int64_t(value) : 0;

@@ -20,8 +20,9 @@ struct RecordNumbers {
 };
 
 // Whether the line is a record; else `record` is left in any state. Any text may be given: at most kMostNumbers are
-// taken, what is nested deeper is passed over, and memory does not grow with the depth.
-inline constexpr size_t kMostNumbers = 4096;
+// taken, what is nested deeper is passed over, as is what has no name or one of more than kLongestKey bytes, and memory
+// does not grow with the depth.
+inline constexpr size_t kMostNumbers = 4096, kLongestKey = 200;
 bool read_record(std::string_view line, RecordNumbers& record);
 
 }  // namespace weft

@@ -24,7 +24,7 @@ Json identity_of(const RunView& run, size_t number) {
           {"id", run.facts().id},
           {"name", run.name()},
           {"path", run.facts().path},
-          {"generation", run.metrics().generation()},
+          {"generation", run.generation()},
           {"state", run.state()},
           {"step", run.step()},
           {"total", or_null(run.total_steps())}};
@@ -58,6 +58,7 @@ Json layout_of(const RunView& run) {
 
 Json attempts_of(const RunView& run) {
   const std::vector<RunAttempt>& all = run.facts().attempts;
+  const std::vector<std::optional<int64_t>> from_steps = run.from_steps();
   Json out = Json::array();
   for (size_t i = all.size() - std::min(all.size(), kAttemptsShown); i < all.size(); ++i) {
     const RunAttempt& a = all[i];
@@ -68,7 +69,8 @@ Json attempts_of(const RunView& run) {
                    {"reason", a.end ? a.end->reason : ""},
                    {"host", a.host},
                    {"machine", a.machine},
-                   {"ranks", a.ranks}});
+                   {"ranks", a.ranks},
+                   {"from_step", or_null(from_steps[i])}});
   }
   return out;
 }
@@ -91,7 +93,10 @@ Json tasks_of(const RunView& run) {
 Json checkpoints_of(const RunView& run) {
   Json out = Json::array();
   for (const CheckpointFacts& c : run.facts().checkpoints)
-    out.push_back({{"step", c.step}, {"bytes", c.bytes}, {"held_out_loss", or_null(c.held_out_loss)}});
+    out.push_back({{"step", c.step},
+                   {"bytes", c.bytes},
+                   {"held_out_loss", or_null(c.held_out_loss)},
+                   {"time", time_or_null(run.saved_s(c.step))}});
   return out;
 }
 
@@ -114,7 +119,7 @@ Json list_entry_of(const RunView& run, size_t number) {
 
 Json stream_entry_of(const RunView& run, size_t number) {
   return {{"run", number},
-          {"generation", run.metrics().generation()},
+          {"generation", run.generation()},
           {"state", run.state()},
           {"step", run.step()},
           {"total", or_null(run.total_steps())},
@@ -144,7 +149,7 @@ Json json_of_run(const RunView& run, size_t number, double now_s, std::optional<
   out["objective"] = facts.objective;
   out["machine"] = last.machine;
   out["host"] = last.host;
-  out["weft"] = last.weft;
+  out["weft"] = version_of(last.weft);
   out["ranks"] = last.ranks;
   out["launcher"] = last.launcher;
   out["layout"] = layout_of(run);
@@ -180,7 +185,7 @@ Json json_of_names(const RunView& run, size_t number) {
                      {"last", last.value},
                      {"last_step", last.step}});
   }
-  Json out{{"run", number}, {"generation", run.metrics().generation()}, {"names", names}};
+  Json out{{"run", number}, {"generation", run.generation()}, {"names", names}};
   if (run.metrics().names_left_out() > 0) out["more"] = run.metrics().names_left_out();
   return out;
 }
@@ -197,14 +202,14 @@ Json json_of_curves(const RunView& run, size_t number, const std::vector<Metrics
                       {"values", std::move(values)}});
   }
   return {{"run", number},
-          {"generation", run.metrics().generation()},
+          {"generation", run.generation()},
           {"first_step", run.metrics().first_step()},
           {"last_step", run.metrics().last_step()},
           {"curves", std::move(curves)}};
 }
 
 Json json_of_map(RunView& run, size_t number, const GradientMap::Columns& columns) {
-  Json out{{"run", number}, {"generation", run.metrics().generation()}, {"available", run.gradients().is_there()}};
+  Json out{{"run", number}, {"generation", run.generation()}, {"available", run.gradients().is_there()}};
   if (!run.gradients().is_there()) {
     out["reason"] = "norms of tensors are recorded with train.log_grad_norms = true";
     return out;
@@ -214,6 +219,11 @@ Json json_of_map(RunView& run, size_t number, const GradientMap::Columns& column
   out["end"] = columns.end;
   out["values"] = columns.values;
   return out;
+}
+
+std::string version_of(std::string_view told) {
+  constexpr std::string_view kProgram = "weft ";
+  return std::string(told.starts_with(kProgram) ? told.substr(kProgram.size()) : told);
 }
 
 std::string unit_of_curve(const std::string& name) {

@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "weft/page/run_view.h"
@@ -18,6 +19,9 @@ nlohmann::ordered_json json_of_names(const RunView& run, size_t number);
 nlohmann::ordered_json json_of_curves(const RunView& run, size_t number,
                                       const std::vector<MetricsFollower::Window>& windows);
 nlohmann::ordered_json json_of_map(RunView& run, size_t number, const GradientMap::Columns& columns);
+
+// "0.1.0" of what programs say of themselves: "weft 0.1.0".
+std::string version_of(std::string_view told);
 
 // "nats", "s", "bytes", "tokens/s", "fraction" or empty.
 std::string unit_of_curve(const std::string& name);

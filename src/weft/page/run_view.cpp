@@ -11,6 +11,7 @@
 #include "weft/base/plain_file.h"
 #include "weft/checkpoint/disk_space.h"
 #include "weft/recipe/recipe_keys.h"
+#include "weft/records/clock.h"
 #include "weft/records/progress.h"
 #include "weft/train/checkpoint_folders.h"
 #include "weft/train/checkpoint_state.h"
@@ -23,6 +24,7 @@ using Json = nlohmann::ordered_json;
 
 constexpr int64_t kMostRecipe = 4 << 20, kMostAttempts = 4 << 20, kMostState = 16 << 20;  // bytes
 constexpr size_t kLongestEvent = 32 << 10, kEventsKept = 200, kMostEventKinds = 64, kMostCheckpointsShown = 1000;
+constexpr int64_t kCheckpointsAtOnce = 16;  // looked into
 constexpr JsonLimits kEventLimits{.max_bytes = kLongestEvent, .max_depth = 16};
 constexpr JsonLimits kRecordLimits{.max_bytes = 1 << 20, .max_depth = 16};
 // For how long nothing may come of a run that is told to be stalled.
@@ -49,6 +51,7 @@ fs::path absolute_folder(const fs::path& folder) {
 
 RunView::RunView(fs::path folder, std::string name)
     : name_(std::move(name)),
+      began_ms_(int64_t(1e3 * wall_time_s())),
       facts_{.path = absolute_folder(folder).string(), .id = id_of_run(absolute_folder(folder))},
       metrics_(facts_.path),
       gradients_(facts_.path),
@@ -112,6 +115,7 @@ void RunView::read_events(int64_t most_bytes) {
                          [&] {
                            events_.clear();
                            events_by_kind_.clear();
+                           starts_.clear();
                            num_events_ = bad_events_ = 0;
                          },
                      .line =
@@ -121,6 +125,7 @@ void RunView::read_events(int64_t most_bytes) {
                              const std::string kind = JsonFields(line, "events.jsonl").string("event");
                              if (events_by_kind_.size() < kMostEventKinds || events_by_kind_.count(kind) > 0)
                                ++events_by_kind_[kind];
+                             if (kind == "started") take_start(line);
                            } catch (const std::exception&) {
                              ++bad_events_;
                              return;
@@ -131,6 +136,13 @@ void RunView::read_events(int64_t most_bytes) {
                          },
                      .too_long = [&] { ++bad_events_; }},
                     most_bytes);
+}
+
+void RunView::take_start(const nlohmann::json& event) {
+  const auto time = event.find("time"), step = event.find("newest_step");
+  if (time == event.end() || !time->is_number() || step == event.end() || !step->is_number_integer()) return;
+  starts_.push_back({time->get<double>(), std::max<int64_t>(0, step->get<int64_t>())});
+  if (starts_.size() > kEventsKept) starts_.pop_front();
 }
 
 void RunView::look_at_checkpoints() {
@@ -148,13 +160,20 @@ void RunView::look_at_checkpoints() {
   if (steps == checkpoint_steps_) return;
   std::vector<CheckpointFacts> before = std::move(facts_.checkpoints);
   facts_.checkpoints.clear();
+  const auto known_of = [&](int64_t step) {
+    return std::find_if(before.begin(), before.end(), [&](const auto& c) { return c.step == step; });
+  };
+  int64_t left_out = -kCheckpointsAtOnce;  // the oldest of those that are not known yet
+  for (const int64_t step : steps) left_out += known_of(step) == before.end();
+  has_more_checkpoints_ = left_out > 0;
   for (const fs::path& folder : folders) {
     const int64_t step = step_of(folder);
-    const auto known = std::find_if(before.begin(), before.end(), [&](const auto& c) { return c.step == step; });
-    if (known != before.end()) {
+    if (const auto known = known_of(step); known != before.end()) {
       facts_.checkpoints.push_back(*known);
       continue;
     }
+    if (left_out-- > 0) continue;
+    saved_s_[step] = times_of_file(folder / "weft" / "state.json").changed_s;
     CheckpointFacts c{.step = step, .bytes = bytes_below(folder)};
     try {
       if (is_plain_file(folder / "weft" / "state.json", kMostState))
@@ -162,7 +181,9 @@ void RunView::look_at_checkpoints() {
     } catch (const std::exception&) {}  // it is shown without a loss
     facts_.checkpoints.push_back(c);
   }
-  checkpoint_steps_ = std::move(steps);
+  for (auto at = saved_s_.begin(); at != saved_s_.end();)
+    at = steps.count(at->first) > 0 ? std::next(at) : saved_s_.erase(at);
+  checkpoint_steps_ = has_more_checkpoints_ ? std::set<int64_t>() : std::move(steps);
 }
 
 bool RunView::is_stalled(double now_s) {
@@ -204,6 +225,23 @@ std::optional<double> RunView::eta_s() const {
   if (sums.steps == 0) return {};
   const double a_step = (sums.step_s + sums.eval_s + sums.save_s) / double(sums.steps);
   return a_step > 0 ? std::optional(a_step * double(std::max<int64_t>(0, *total - facts_.step))) : std::nullopt;
+}
+
+double RunView::saved_s(int64_t step) const {
+  const auto at = saved_s_.find(step);
+  return at == saved_s_.end() ? 0 : at->second;
+}
+
+std::vector<std::optional<int64_t>> RunView::from_steps() const {
+  std::vector<std::optional<int64_t>> all(facts_.attempts.size());
+  for (size_t i = 0; i < all.size(); ++i) {
+    if (i == 0 && facts_.attempts[0].from.empty()) all[0] = 0;
+    // The supervisor says it just before the attempt does.
+    const double before = i > 0 ? facts_.attempts[i - 1].began_s : 0, began = facts_.attempts[i].began_s;
+    for (const Start& s : starts_)
+      if (s.time_s > before && s.time_s <= began) all[i] = s.step;
+  }
+  return all;
 }
 
 double RunView::running_s(double now_s) const {
