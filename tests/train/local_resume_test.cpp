@@ -3,6 +3,9 @@
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
+
+#include <csignal>
 
 #include "local_shares.h"
 #include "weft/base/error.h"
@@ -172,20 +175,61 @@ TEST_F(CopiedRun, IsPutTogetherByAnyNumberOfRanks) {
   EXPECT_EQ(testing::bytes_of_folder(saved(7)), testing::bytes_of_folder(dir_ / "as-saved"));
 }
 
-// A life begins when a process does: older copies go, and count no more. Without a checkpoint the run's folder is left
-// as it was, for it is no run's yet.
-TEST_F(CopiedRun, ALifeThatBeginsEndsTheOneBefore) {
+// Older steps are no stand-in for a newer state that is whole: the run ends, and goes on from it when there is room.
+TEST_F(CopiedRun, ACopyThatThereIsNoRoomForEndsTheRunAndStays) {
+  copy(6).write_checkpoint(saved(6));
+  copy(8).write_shares(life());
+  fs::create_directories(saved(9).string() + ".tmp");  // of a save that was cut off
+  rlimit before = {};
+  ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &before), 0);
+  const auto handled = std::signal(SIGXFSZ, SIG_IGN);
+  rlimit now = before;
+  now.rlim_cur = 40;
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &now), 0);
+  const std::string why = error_of<FileError>([&] { resume(); });
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &before), 0);
+  std::signal(SIGXFSZ, handled);
+  EXPECT_SAYS(why, "so the local copy of step 8, the newest state of the run, cannot be made a checkpoint. It stays.");
+  EXPECT_SAYS(why, "remove " + life().string() + " on each host");
+  EXPECT_FALSE(fs::exists(saved(8).string() + ".tmp"));
+  EXPECT_FALSE(fs::exists(saved(9).string() + ".tmp"));
+  EXPECT_EQ(resume().path, saved(8));
+}
+
+// Copies of the life before count, as where a host was away, until the run has a newer state than what it went on from.
+TEST_F(CopiedRun, ALifeEndsTheOneBeforeWithItsFirstState) {
+  copy(6).write_checkpoint(saved(6));
   copy(8).write_shares(life());
   fs::create_directories(dir_ / "local/of-another");
-  const LocalCopies copies(recipe_, *single_mesh().world);
+  const ProcessMesh mesh = single_mesh();
+  Communicator& ranks = *mesh.world;
+  {
+    LocalCopies copies(recipe_, ranks, 6);
+    copies.has_saved(6, ranks);  // the same again
+    EXPECT_EQ(local_life_of(recipe_.run.dir), life_);
+  }
+  EXPECT_EQ(resume().path, saved(8));
+  fs::remove_all(saved(8));
+  {
+    LocalCopies copies(recipe_, ranks, 6);
+    copies.has_saved(7, ranks);
+  }
   EXPECT_NE(local_life_of(recipe_.run.dir), life_);
   EXPECT_EQ(local_life_of(recipe_.run.dir).size(), life_.size());
   EXPECT_FALSE(fs::exists(life()));
   EXPECT_TRUE(fs::exists(dir_ / "local/of-another"));
-  EXPECT_FALSE(resume().path);
-  recipe_.run.dir = (dir_ / "new").string();
-  const LocalCopies first(recipe_, *single_mesh().world);
-  EXPECT_FALSE(fs::exists(dir_ / "new"));
+  EXPECT_EQ(resume().path, saved(6));
+}
+
+// What was written behind the state that a run goes back to is never its state again.
+TEST_F(CopiedRun, ARunThatGoesBackForgetsAllCopies) {
+  copy(6).write_checkpoint(saved(6));
+  copy(8).write_shares(life());
+  LocalCopies copies(recipe_, *single_mesh().world, 6);
+  copies.begin_again(*single_mesh().world);
+  EXPECT_FALSE(fs::exists(life()));
+  copy(8).write_shares(life());  // as of a host that was away
+  EXPECT_EQ(resume().path, saved(6));
 }
 
 TEST_F(CopiedRun, WhatAHostHasIsListed) {

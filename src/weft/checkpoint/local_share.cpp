@@ -165,6 +165,10 @@ namespace {
   throw FileError(fmt::format("{}: cannot {}: {}", path.string(), what, std::strerror(errno)));
 }
 
+[[noreturn]] void fail_unwritten(const fs::path& path, const char* what) {
+  throw UnwrittenError(fmt::format("{}: cannot {}: {}", path.string(), what, std::strerror(errno)));
+}
+
 // The whole text of a file of moderate size.
 std::string read_text(const fs::path& path) {
   const Descriptor fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
@@ -185,7 +189,7 @@ void write_whole(int fd, const fs::path& path, std::string_view bytes, int64_t a
     const ssize_t n = ::pwrite(fd, bytes.data(), bytes.size(), at);
     if (n < 0 && errno == EINTR) continue;
     if (n == 0) errno = ENOSPC;
-    if (n <= 0) fail_io(path, "be written");
+    if (n <= 0) fail_unwritten(path, "be written");
     bytes.remove_prefix(size_t(n));
     at += n;
   }
@@ -253,12 +257,12 @@ class AssembledFiles {
     Descriptor& fd = open_[file];
     const fs::path path = checkpoint_ / file;
     if (fd < 0) fd = Descriptor(::open(path.c_str(), O_WRONLY | O_CLOEXEC));
-    if (fd < 0) fail_io(path, "be opened");
+    if (fd < 0) fail_unwritten(path, "be opened");
     write_whole(fd, path, bytes, at);
   }
   void sync() {
     for (const auto& [file, fd] : open_)
-      if (::fsync(fd) != 0) fail_io(checkpoint_ / file, "be synced");
+      if (::fsync(fd) != 0) fail_unwritten(checkpoint_ / file, "be synced");
   }
 
  private:
@@ -278,11 +282,13 @@ void begin_checkpoint_of(const fs::path& share, const fs::path& checkpoint) {
   const Manifest manifest = parse_manifest(text, (files / kManifestFile).string());
   const auto create = [&](const std::string& name, std::string_view content, int64_t bytes) {
     const fs::path path = checkpoint / name;
-    fs::create_directories(path.parent_path());
+    std::error_code error;
+    fs::create_directories(path.parent_path(), error);
+    if (error) errno = error.value(), fail_unwritten(path.parent_path(), "be created");
     const Descriptor fd(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
-    if (fd < 0) fail_io(path, "be created");
+    if (fd < 0) fail_unwritten(path, "be created");
     write_whole(fd, path, content, 0);
-    if (::ftruncate(fd, bytes) != 0) fail_io(path, "be made as large as it is to be");
+    if (::ftruncate(fd, bytes) != 0) fail_unwritten(path, "be made as large as it is to be");
   };
   for (const auto& [name, file] : manifest.files) create(name, read_text(files / name), file.bytes);
   create(kManifestFile, text, int64_t(text.size()));
