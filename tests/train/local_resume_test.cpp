@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include <csignal>
 
@@ -31,6 +32,7 @@ class CopiedRun : public ::testing::Test {
                            {"run.dir=" + (dir_ / "run").string(), "checkpoint.local_dir=" + (dir_ / "local").string(),
                             "checkpoint.local_interval=1"});
     fs::create_directories(dir_ / "run/checkpoints");
+    create_life(life());
     spill(dir_ / "run/checkpoints/local.json", "{\"format\": 1, \"life\": \"" + life_ + "\"}");
   }
   fs::path life() const {
@@ -96,6 +98,39 @@ TEST_F(CopiedRun, PassesOverWhatIsNotWhole) {
   fs::remove_all(share(8, 0));  // of a copy that was cut off
   fs::create_directories(share(8, 0).string() + ".tmp");
   expect_passes_over(8, "rank 0", 6);
+}
+
+// What others may have put there is believed by nobody, however whole it is.
+TEST_F(CopiedRun, PassesOverWhatIsNotItsUsersOwn) {
+  copy(6).write_checkpoint(saved(6));
+  copy(8).write_shares(life());
+  const fs::path local = dir_ / "local";
+  const auto expect_passed_over = [&](const std::string& why) {
+    const FoundCheckpoint found = resume();
+    EXPECT_EQ(found.path, saved(6)) << why;
+    ASSERT_FALSE(found.notes.empty()) << why;
+    EXPECT_SAYS(found.notes[0], "WARNING: local copies are passed over: on the host of rank 0, " + why);
+    EXPECT_TRUE(local_copies_here(recipe_.run.dir, local.string()).empty()) << why;
+    LocalCopies copies(recipe_, *single_mesh().world, 5);
+    copies.begin_again(*single_mesh().world);
+    spill(dir_ / "run/checkpoints/local.json", "{\"format\": 1, \"life\": \"" + life_ + "\"}");
+  };
+  for (const fs::path& folder : {local, life()}) {
+    fs::permissions(folder, fs::perms::owner_all | fs::perms::group_write | fs::perms::group_exec);
+    expect_passed_over(folder.string() + ": others than its owner may write to it");
+    fs::permissions(folder, fs::perms::owner_all);
+    const fs::path aside = dir_ / "elsewhere";
+    fs::rename(folder, aside);
+    fs::create_directory_symlink(aside, folder);
+    expect_passed_over(folder.string() + ": is a link");
+    fs::remove(folder);
+    fs::rename(aside, folder);
+    if (::geteuid() != 0) continue;  // may give nothing away
+    ASSERT_EQ(::chown(folder.c_str(), 12345, gid_t(-1)), 0);
+    expect_passed_over(folder.string() + ": belongs to somebody else (user 12345)");
+    ASSERT_EQ(::chown(folder.c_str(), 0, gid_t(-1)), 0);
+  }
+  EXPECT_EQ(resume().path, saved(8));
 }
 
 // The share of another step has a hash of its own, and says what step it is of only in its manifest.

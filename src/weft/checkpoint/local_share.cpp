@@ -1,6 +1,7 @@
 #include "weft/checkpoint/local_share.h"
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -59,6 +60,52 @@ std::optional<LocalShareName> local_share_name_of(std::string_view folder) {
   const LocalShareName name{.step = step, .rank = int(rank), .ranks = int(ranks)};
   if (to_string(name) != folder) return {};  // a zero before a number
   return name;
+}
+
+namespace {
+
+std::string distrust_of_folder(const fs::path& folder, bool may_be_shared) {
+  struct stat info = {};
+  if (::lstat(folder.c_str(), &info) != 0) return "";  // what cannot be looked at has nothing that can be read
+  const auto because = [&](const std::string& why) { return fmt::format("{}: {}", folder.string(), why); };
+  if (S_ISLNK(info.st_mode)) return because("is a link; name the folder itself");
+  if (!S_ISDIR(info.st_mode)) return because("is no folder");
+  const bool is_open = (info.st_mode & (S_IWGRP | S_IWOTH)) != 0, is_sticky = (info.st_mode & S_ISVTX) != 0;
+  if (may_be_shared && info.st_uid == 0 && (!is_open || is_sticky)) return "";
+  if (info.st_uid != ::geteuid())
+    return because(fmt::format("belongs to somebody else (user {})", uint64_t(info.st_uid)));
+  if (is_open) return because("others than its owner may write to it; chmod 700 it, if what it holds is yours");
+  return "";
+}
+
+// One that others make at the same time is as good: who may write to it is looked at afterwards.
+void create_for_owner(const fs::path& folder) {
+  if (::mkdir(folder.c_str(), S_IRWXU) != 0) {
+    if (errno == EEXIST) return;
+    throw FileError(fmt::format("{}: cannot be created: {}", folder.string(), std::strerror(errno)));
+  }
+  const Descriptor parent(::open(folder.parent_path().c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (parent >= 0) ::fsync(parent);
+}
+
+}  // namespace
+
+std::string distrust_of(const fs::path& life) {
+  const fs::path folder = fs::absolute(life);
+  const std::string why = distrust_of_folder(folder.parent_path(), true);
+  return why.empty() ? distrust_of_folder(folder, false) : why;
+}
+
+void create_life(const fs::path& life) {
+  const fs::path folder = fs::absolute(life), local_dir = folder.parent_path();
+  create_folders(local_dir.parent_path());
+  create_for_owner(local_dir);
+  const auto refuse = [&] {
+    if (const std::string why = distrust_of(folder); !why.empty()) throw FileError(why);
+  };
+  refuse();
+  create_for_owner(folder);
+  refuse();
 }
 
 namespace {

@@ -29,6 +29,14 @@ std::string to_string(const LocalShareName& name);
 // Of a folder of that name; none of any other, as of one that is not finished.
 std::optional<LocalShareName> local_share_name_of(std::string_view folder);
 
+// Why nothing below a life's folder is to be believed, nor written there: it or the folder that it lies in belongs to
+// somebody else, is no folder but a link, or others may write to it (to the one that it lies in, none but root's that
+// is sticky, as /dev/shm is). Empty: they are this user's own, or are not there.
+std::string distrust_of(const std::filesystem::path& life);
+// Makes a life's folder and the one that it lies in where they are not there, for this user alone. Throws FileError,
+// also with what distrust_of says.
+void create_life(const std::filesystem::path& life);
+
 // `count` runs of `bytes` of a tensor, which begin at its byte `offset` and `stride` bytes further each.
 struct LocalPieces {
   std::string file;    // of the checkpoint: "model.safetensors"

@@ -87,8 +87,7 @@ LocalCopy::~LocalCopy() {
 }
 
 void LocalCopy::write() {
-  create_folders(share_.parent_path());
-  fs::permissions(share_.parent_path(), fs::perms::owner_all);  // its owner's alone; fails where that is somebody else
+  create_life(share_.parent_path());
   DurableFolder folder(share_);
   const fs::path& here = folder.building();
   LocalShare share{.name = {.step = step(), .rank = rank(), .ranks = ranks_.size()},
@@ -141,7 +140,7 @@ void LocalCopies::make_known(Communicator& ranks) {
   is_known_ = true;
 }
 
-// The folders that this host has.
+// The folders that this host has. In what is somebody else's nothing is removed: a name there may be a link any time.
 std::vector<fs::path> LocalCopies::other_lives() const {
   std::set<fs::path> others;
   std::error_code error;
@@ -151,6 +150,9 @@ std::vector<fs::path> LocalCopies::other_lives() const {
     const std::string life = whole.starts_with(name_ + "-") ? whole.substr(name_.size() + 1) : "";
     if (is_life(life) && life != life_) others.insert(local_folder_of(local_dir_, name_, life));
   }
+  std::erase_if(others, [](const fs::path& life) {
+    return !distrust_of(life).empty() || !distrust_of(life.string() + ".removing").empty();
+  });
   return {others.begin(), others.end()};
 }
 

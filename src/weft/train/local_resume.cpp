@@ -21,8 +21,10 @@ namespace {
 
 namespace fs = std::filesystem;
 
+// None where they are not to be believed.
 std::vector<LocalShareName> shares_in(const fs::path& life) {
   std::vector<LocalShareName> shares;
+  if (!distrust_of(life).empty()) return {};
   std::error_code error;
   for (fs::directory_iterator at(life, error), end; !error && at != end; at.increment(error))
     if (const auto name = local_share_name_of(at->path().filename().string())) shares.push_back(*name);
@@ -78,7 +80,11 @@ class LocalResume {
 
   // The same on all ranks.
   void list_copies() {
-    std::string mine;
+    std::string mine, distrust = distrust_of(life_);
+    if (!distrust.empty()) distrust = fmt::format("on the host of rank {}, {}", ranks_.rank(), distrust);
+    distrust = first_text(ranks_, distrust);
+    if (!distrust.empty())
+      tell("local_passed_over", -1, distrust, fmt::format("WARNING: local copies are passed over: {}", distrust));
     for (const LocalShareName& share : shares_in(life_)) mine += to_string(share) + "\n";
     std::map<std::pair<int64_t, int>, Copy> found;  // by step, and number of ranks that wrote it
     for (int rank = 0; rank < ranks_.size(); ++rank) {
@@ -180,7 +186,8 @@ class LocalResume {
   void tell(const std::string& event, int64_t step, const std::string& reason, std::string note) {
     notes_.push_back(std::move(note));
     if (!leads()) return;
-    nlohmann::json more{{"step", step}};
+    nlohmann::json more = nlohmann::json::object();
+    if (step >= 0) more["step"] = step;
     if (!reason.empty()) more["reason"] = reason;
     try {
       append_event(run_, event, std::move(more));
