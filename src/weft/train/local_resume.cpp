@@ -58,8 +58,7 @@ class LocalResume {
       } catch (const UnwrittenError& e) {  // older steps are no stand-in for what is there, and whole for all we know
         throw FileError(fmt::format(
             "{}; so the local copy of step {}, the newest state of the run, cannot be made a checkpoint. It stays. "
-            "Mend "
-            "that (a checkpoint needs room), and the same command goes on from it; to go on from an older state, "
+            "Mend that (a checkpoint needs room), and the same command goes on from it; to go on from an older state, "
             "without it, remove {} on each host",
             e.what(), copy.step, life_.string()));
       } catch (const FileError& e) {
