@@ -146,6 +146,24 @@ TEST_F(LocalCopiesOfRuns, OneThatWasCutOffIsNoCopy) {
   EXPECT_TRUE(shares_of("r").empty());
 }
 
+// A host was not there when the run began again, and is when it does so once more, before it has a state of its own.
+TEST_F(LocalCopiesOfRuns, OneThatWasPassedOverStaysUntilTheRunHasANewerState) {
+  kill_behind_the_copy("r", {}, 1);
+  const fs::path away = share("r", "step-8.rank-0-of-1"), older = share("r", "step-4.rank-0-of-1");
+  fs::rename(away, dir_ / "away");
+  fail_by("kill@step:0:7");
+  const Finished killed = train("r");
+  fail_by("");
+  EXPECT_EQ(killed.status, 128 + SIGKILL);
+  EXPECT_SAYS(killed.err, "checkpoints/step-6, after step 6");
+  EXPECT_TRUE(fs::exists(older));
+  fs::rename(dir_ / "away", away);
+  const Finished f = train("r");
+  ASSERT_EQ(f.status, 0) << f.err;
+  EXPECT_SAYS(f.err, "step-8 was made of the local copy of step 8");
+  EXPECT_TRUE(shares_of("r").empty());
+}
+
 TEST_F(LocalCopiesOfRunsSlow, ADamagedOneIsPassedOverWithTheReason) {
   train_whole();
   kill_behind_the_copy("r", {}, 1);

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include "local_shares.h"
 #include "weft/base/error.h"
@@ -38,6 +39,27 @@ TEST(LocalShare, ItsNameSaysStepRankAndRanks) {
 }
 
 // Rows of a matrix that is cut by columns are one entry, however many there are.
+TEST(LocalShare, ItsFoldersAreItsUsersAlone) {
+  namespace fs = std::filesystem;
+  const testing::TempDir dir;
+  const fs::path local = dir / "a/local", life = local / "life";
+  EXPECT_EQ(distrust_of(life), "");
+  create_life(life);
+  EXPECT_EQ(fs::status(local).permissions(), fs::perms::owner_all);
+  EXPECT_EQ(fs::status(life).permissions(), fs::perms::owner_all);
+  create_life(life);
+  fs::permissions(local, fs::perms::all | fs::perms::sticky_bit);
+  EXPECT_EQ(distrust_of(life).empty(), ::geteuid() == 0) << "as /dev/shm is, where it is root's";
+  fs::permissions(local, fs::perms::all);
+  EXPECT_SAYS(testing::error_of<FileError>([&] { create_life(local / "next"); }), "may write to it");
+  EXPECT_FALSE(fs::exists(local / "next"));
+  fs::permissions(local, fs::perms::owner_all);
+  fs::create_directory_symlink(dir.path(), local / "next");
+  EXPECT_SAYS(testing::error_of<FileError>([&] { create_life(local / "next"); }), "is a link");
+  fs::create_directory_symlink(local, dir / "linked");
+  EXPECT_SAYS(testing::error_of<FileError>([&] { create_life(dir / "linked/life"); }), "linked: is a link");
+}
+
 TEST(LocalShare, RunsAtEvenDistancesAreOneEntry) {
   const SmallCopy copy(1);
   const int64_t b = copy.layout().find("b").offset, w = copy.layout().find("w").offset;

@@ -3,6 +3,10 @@
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <csignal>
 
 #include "local_shares.h"
 #include "weft/base/error.h"
@@ -28,6 +32,7 @@ class CopiedRun : public ::testing::Test {
                            {"run.dir=" + (dir_ / "run").string(), "checkpoint.local_dir=" + (dir_ / "local").string(),
                             "checkpoint.local_interval=1"});
     fs::create_directories(dir_ / "run/checkpoints");
+    create_life(life());
     spill(dir_ / "run/checkpoints/local.json", "{\"format\": 1, \"life\": \"" + life_ + "\"}");
   }
   fs::path life() const {
@@ -93,6 +98,39 @@ TEST_F(CopiedRun, PassesOverWhatIsNotWhole) {
   fs::remove_all(share(8, 0));  // of a copy that was cut off
   fs::create_directories(share(8, 0).string() + ".tmp");
   expect_passes_over(8, "rank 0", 6);
+}
+
+// What others may have put there is believed by nobody, however whole it is.
+TEST_F(CopiedRun, PassesOverWhatIsNotItsUsersOwn) {
+  copy(6).write_checkpoint(saved(6));
+  copy(8).write_shares(life());
+  const fs::path local = dir_ / "local";
+  const auto expect_passed_over = [&](const std::string& why) {
+    const FoundCheckpoint found = resume();
+    EXPECT_EQ(found.path, saved(6)) << why;
+    ASSERT_FALSE(found.notes.empty()) << why;
+    EXPECT_SAYS(found.notes[0], "WARNING: local copies are passed over: on the host of rank 0, " + why);
+    EXPECT_TRUE(local_copies_here(recipe_.run.dir, local.string()).empty()) << why;
+    LocalCopies copies(recipe_, *single_mesh().world, 5);
+    copies.begin_again(*single_mesh().world);
+    spill(dir_ / "run/checkpoints/local.json", "{\"format\": 1, \"life\": \"" + life_ + "\"}");
+  };
+  for (const fs::path& folder : {local, life()}) {
+    fs::permissions(folder, fs::perms::owner_all | fs::perms::group_write | fs::perms::group_exec);
+    expect_passed_over(folder.string() + ": others than its owner may write to it");
+    fs::permissions(folder, fs::perms::owner_all);
+    const fs::path aside = dir_ / "elsewhere";
+    fs::rename(folder, aside);
+    fs::create_directory_symlink(aside, folder);
+    expect_passed_over(folder.string() + ": is a link");
+    fs::remove(folder);
+    fs::rename(aside, folder);
+    if (::geteuid() != 0) continue;  // may give nothing away
+    ASSERT_EQ(::chown(folder.c_str(), 12345, gid_t(-1)), 0);
+    expect_passed_over(folder.string() + ": belongs to somebody else (user 12345)");
+    ASSERT_EQ(::chown(folder.c_str(), 0, gid_t(-1)), 0);
+  }
+  EXPECT_EQ(resume().path, saved(8));
 }
 
 // The share of another step has a hash of its own, and says what step it is of only in its manifest.
@@ -172,20 +210,61 @@ TEST_F(CopiedRun, IsPutTogetherByAnyNumberOfRanks) {
   EXPECT_EQ(testing::bytes_of_folder(saved(7)), testing::bytes_of_folder(dir_ / "as-saved"));
 }
 
-// A life begins when a process does: older copies go, and count no more. Without a checkpoint the run's folder is left
-// as it was, for it is no run's yet.
-TEST_F(CopiedRun, ALifeThatBeginsEndsTheOneBefore) {
+// Older steps are no stand-in for a newer state that is whole: the run ends, and goes on from it when there is room.
+TEST_F(CopiedRun, ACopyThatThereIsNoRoomForEndsTheRunAndStays) {
+  copy(6).write_checkpoint(saved(6));
+  copy(8).write_shares(life());
+  fs::create_directories(saved(9).string() + ".tmp");  // of a save that was cut off
+  rlimit before = {};
+  ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &before), 0);
+  const auto handled = std::signal(SIGXFSZ, SIG_IGN);
+  rlimit now = before;
+  now.rlim_cur = 40;
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &now), 0);
+  const std::string why = error_of<FileError>([&] { resume(); });
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &before), 0);
+  std::signal(SIGXFSZ, handled);
+  EXPECT_SAYS(why, "so the local copy of step 8, the newest state of the run, cannot be made a checkpoint. It stays.");
+  EXPECT_SAYS(why, "remove " + life().string() + " on each host");
+  EXPECT_FALSE(fs::exists(saved(8).string() + ".tmp"));
+  EXPECT_FALSE(fs::exists(saved(9).string() + ".tmp"));
+  EXPECT_EQ(resume().path, saved(8));
+}
+
+// Copies of the life before count, as where a host was away, until the run has a newer state than what it went on from.
+TEST_F(CopiedRun, ALifeEndsTheOneBeforeWithItsFirstState) {
+  copy(6).write_checkpoint(saved(6));
   copy(8).write_shares(life());
   fs::create_directories(dir_ / "local/of-another");
-  const LocalCopies copies(recipe_, *single_mesh().world);
+  const ProcessMesh mesh = single_mesh();
+  Communicator& ranks = *mesh.world;
+  {
+    LocalCopies copies(recipe_, ranks, 6);
+    copies.has_saved(6, ranks);  // the same again
+    EXPECT_EQ(local_life_of(recipe_.run.dir), life_);
+  }
+  EXPECT_EQ(resume().path, saved(8));
+  fs::remove_all(saved(8));
+  {
+    LocalCopies copies(recipe_, ranks, 6);
+    copies.has_saved(7, ranks);
+  }
   EXPECT_NE(local_life_of(recipe_.run.dir), life_);
   EXPECT_EQ(local_life_of(recipe_.run.dir).size(), life_.size());
   EXPECT_FALSE(fs::exists(life()));
   EXPECT_TRUE(fs::exists(dir_ / "local/of-another"));
-  EXPECT_FALSE(resume().path);
-  recipe_.run.dir = (dir_ / "new").string();
-  const LocalCopies first(recipe_, *single_mesh().world);
-  EXPECT_FALSE(fs::exists(dir_ / "new"));
+  EXPECT_EQ(resume().path, saved(6));
+}
+
+// What was written behind the state that a run goes back to is never its state again.
+TEST_F(CopiedRun, ARunThatGoesBackForgetsAllCopies) {
+  copy(6).write_checkpoint(saved(6));
+  copy(8).write_shares(life());
+  LocalCopies copies(recipe_, *single_mesh().world, 6);
+  copies.begin_again(*single_mesh().world);
+  EXPECT_FALSE(fs::exists(life()));
+  copy(8).write_shares(life());  // as of a host that was away
+  EXPECT_EQ(resume().path, saved(6));
 }
 
 TEST_F(CopiedRun, WhatAHostHasIsListed) {

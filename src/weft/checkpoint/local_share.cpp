@@ -1,6 +1,7 @@
 #include "weft/checkpoint/local_share.h"
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -59,6 +60,52 @@ std::optional<LocalShareName> local_share_name_of(std::string_view folder) {
   const LocalShareName name{.step = step, .rank = int(rank), .ranks = int(ranks)};
   if (to_string(name) != folder) return {};  // a zero before a number
   return name;
+}
+
+namespace {
+
+std::string distrust_of_folder(const fs::path& folder, bool may_be_shared) {
+  struct stat info = {};
+  if (::lstat(folder.c_str(), &info) != 0) return "";  // what cannot be looked at has nothing that can be read
+  const auto because = [&](const std::string& why) { return fmt::format("{}: {}", folder.string(), why); };
+  if (S_ISLNK(info.st_mode)) return because("is a link; name the folder itself");
+  if (!S_ISDIR(info.st_mode)) return because("is no folder");
+  const bool is_open = (info.st_mode & (S_IWGRP | S_IWOTH)) != 0, is_sticky = (info.st_mode & S_ISVTX) != 0;
+  if (may_be_shared && info.st_uid == 0 && (!is_open || is_sticky)) return "";
+  if (info.st_uid != ::geteuid())
+    return because(fmt::format("belongs to somebody else (user {})", uint64_t(info.st_uid)));
+  if (is_open) return because("others than its owner may write to it; chmod 700 it, if what it holds is yours");
+  return "";
+}
+
+// One that others make at the same time is as good: who may write to it is looked at afterwards.
+void create_for_owner(const fs::path& folder) {
+  if (::mkdir(folder.c_str(), S_IRWXU) != 0) {
+    if (errno == EEXIST) return;
+    throw FileError(fmt::format("{}: cannot be created: {}", folder.string(), std::strerror(errno)));
+  }
+  const Descriptor parent(::open(folder.parent_path().c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (parent >= 0) ::fsync(parent);
+}
+
+}  // namespace
+
+std::string distrust_of(const fs::path& life) {
+  const fs::path folder = fs::absolute(life);
+  const std::string why = distrust_of_folder(folder.parent_path(), true);
+  return why.empty() ? distrust_of_folder(folder, false) : why;
+}
+
+void create_life(const fs::path& life) {
+  const fs::path folder = fs::absolute(life), local_dir = folder.parent_path();
+  create_folders(local_dir.parent_path());
+  create_for_owner(local_dir);
+  const auto refuse = [&] {
+    if (const std::string why = distrust_of(folder); !why.empty()) throw FileError(why);
+  };
+  refuse();
+  create_for_owner(folder);
+  refuse();
 }
 
 namespace {
@@ -165,6 +212,10 @@ namespace {
   throw FileError(fmt::format("{}: cannot {}: {}", path.string(), what, std::strerror(errno)));
 }
 
+[[noreturn]] void fail_unwritten(const fs::path& path, const char* what) {
+  throw UnwrittenError(fmt::format("{}: cannot {}: {}", path.string(), what, std::strerror(errno)));
+}
+
 // The whole text of a file of moderate size.
 std::string read_text(const fs::path& path) {
   const Descriptor fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
@@ -185,7 +236,7 @@ void write_whole(int fd, const fs::path& path, std::string_view bytes, int64_t a
     const ssize_t n = ::pwrite(fd, bytes.data(), bytes.size(), at);
     if (n < 0 && errno == EINTR) continue;
     if (n == 0) errno = ENOSPC;
-    if (n <= 0) fail_io(path, "be written");
+    if (n <= 0) fail_unwritten(path, "be written");
     bytes.remove_prefix(size_t(n));
     at += n;
   }
@@ -253,12 +304,12 @@ class AssembledFiles {
     Descriptor& fd = open_[file];
     const fs::path path = checkpoint_ / file;
     if (fd < 0) fd = Descriptor(::open(path.c_str(), O_WRONLY | O_CLOEXEC));
-    if (fd < 0) fail_io(path, "be opened");
+    if (fd < 0) fail_unwritten(path, "be opened");
     write_whole(fd, path, bytes, at);
   }
   void sync() {
     for (const auto& [file, fd] : open_)
-      if (::fsync(fd) != 0) fail_io(checkpoint_ / file, "be synced");
+      if (::fsync(fd) != 0) fail_unwritten(checkpoint_ / file, "be synced");
   }
 
  private:
@@ -278,11 +329,13 @@ void begin_checkpoint_of(const fs::path& share, const fs::path& checkpoint) {
   const Manifest manifest = parse_manifest(text, (files / kManifestFile).string());
   const auto create = [&](const std::string& name, std::string_view content, int64_t bytes) {
     const fs::path path = checkpoint / name;
-    fs::create_directories(path.parent_path());
+    std::error_code error;
+    fs::create_directories(path.parent_path(), error);
+    if (error) errno = error.value(), fail_unwritten(path.parent_path(), "be created");
     const Descriptor fd(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
-    if (fd < 0) fail_io(path, "be created");
+    if (fd < 0) fail_unwritten(path, "be created");
     write_whole(fd, path, content, 0);
-    if (::ftruncate(fd, bytes) != 0) fail_io(path, "be made as large as it is to be");
+    if (::ftruncate(fd, bytes) != 0) fail_unwritten(path, "be made as large as it is to be");
   };
   for (const auto& [name, file] : manifest.files) create(name, read_text(files / name), file.bytes);
   create(kManifestFile, text, int64_t(text.size()));

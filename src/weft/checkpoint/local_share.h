@@ -29,6 +29,14 @@ std::string to_string(const LocalShareName& name);
 // Of a folder of that name; none of any other, as of one that is not finished.
 std::optional<LocalShareName> local_share_name_of(std::string_view folder);
 
+// Why nothing below a life's folder is to be believed, nor written there: it or the folder that it lies in belongs to
+// somebody else, is no folder but a link, or others may write to it (to the one that it lies in, none but root's that
+// is sticky, as /dev/shm is). Empty: they are this user's own, or are not there.
+std::string distrust_of(const std::filesystem::path& life);
+// Makes a life's folder and the one that it lies in where they are not there, for this user alone. Throws FileError,
+// also with what distrust_of says.
+void create_life(const std::filesystem::path& life);
+
 // `count` runs of `bytes` of a tensor, which begin at its byte `offset` and `stride` bytes further each.
 struct LocalPieces {
   std::string file;    // of the checkpoint: "model.safetensors"
@@ -54,12 +62,20 @@ LocalShare parse_local_share(std::string_view text, std::string_view source);
 // Writes data and manifest into `folder`; sets share.bytes and share.hash. Synced. Throws FileError.
 void write_local_share(const std::filesystem::path& folder, LocalShare share, std::span<const std::byte> data);
 
+// What is put together from shares that could not be written: nothing is wrong with them.
+class UnwrittenError : public FileError {
+ public:
+  using FileError::FileError;
+};
+
 // From the share of rank 0, makes in `checkpoint`, an empty folder, all but the tensors' numbers: small files, and the
-// others with their heads and at their size. Throws FileError, DamageError.
+// others with their heads and at their size. Throws UnwrittenError, DamageError; FileError where the share cannot be
+// read.
 void begin_checkpoint_of(const std::filesystem::path& share, const std::filesystem::path& checkpoint);
 // Writes the pieces of a share to their places in what begin_checkpoint_of has made, and syncs them. Reads every byte
 // of the share once, by `read`. Throws DamageError where it is not what was saved, or is another share than its name
-// says; FileError. Any rank may call it for any share, at the same time as others.
+// says; UnwrittenError; FileError where it cannot be read. Any rank may call it for any share, at the same time as
+// others.
 void add_share_to(const std::filesystem::path& share, const std::filesystem::path& checkpoint);
 
 }  // namespace weft

@@ -87,8 +87,7 @@ LocalCopy::~LocalCopy() {
 }
 
 void LocalCopy::write() {
-  create_folders(share_.parent_path());
-  fs::permissions(share_.parent_path(), fs::perms::owner_all);  // its owner's alone; fails where that is somebody else
+  create_life(share_.parent_path());
   DurableFolder folder(share_);
   const fs::path& here = folder.building();
   LocalShare share{.name = {.step = step(), .rank = rank(), .ranks = ranks_.size()},
@@ -124,25 +123,13 @@ void LocalCopy::finish() {
   });
 }
 
-LocalCopies::LocalCopies(const Recipe& recipe, Communicator& ranks)
-    : run_(recipe.run.dir), local_dir_(recipe.checkpoint.local_dir) {
+LocalCopies::LocalCopies(const Recipe& recipe, Communicator& ranks, int64_t from_step)
+    : run_(recipe.run.dir), local_dir_(recipe.checkpoint.local_dir), from_step_(from_step) {
   name_ = first_text(ranks, ranks.rank() == 0 ? local_name_of_run(run_) : "");
-  begin_life(ranks);
+  life_ = first_text(ranks, ranks.rank() == 0 ? any_life() : "");
 }
 
 LocalCopies::~LocalCopies() { join_removal(); }
-
-// A run that has no checkpoint yet has no copies either that would have to be forgotten: its folder is left alone, as
-// one without results is any recipe's.
-void LocalCopies::begin_life(Communicator& ranks) {
-  life_ = first_text(ranks, ranks.rank() == 0 ? any_life() : "");
-  is_known_ = false;
-  std::error_code none;
-  const bool has_some =
-      ranks.rank() == 0 && fs::exists(run_ / "checkpoints", none) && !fs::is_empty(run_ / "checkpoints", none);
-  if (!first_text(ranks, has_some ? "some" : "").empty()) make_known(ranks);
-  remove_other_lives();
-}
 
 void LocalCopies::make_known(Communicator& ranks) {
   agree(ranks, [&] {
@@ -153,22 +140,30 @@ void LocalCopies::make_known(Communicator& ranks) {
   is_known_ = true;
 }
 
-// What cannot be removed stays: it counts for nothing. Ranks of one host may do this at once.
-void LocalCopies::remove_other_lives() const {
-  std::set<std::string> others;
+// The folders that this host has. In what is somebody else's nothing is removed: a name there may be a link any time.
+std::vector<fs::path> LocalCopies::other_lives() const {
+  std::set<fs::path> others;
   std::error_code error;
   for (fs::directory_iterator at(local_dir_, error), end; !error && at != end; at.increment(error)) {
     const fs::path name = at->path().filename();
     const std::string whole = (name.extension() == ".removing" ? name.stem() : name).string();
     const std::string life = whole.starts_with(name_ + "-") ? whole.substr(name_.size() + 1) : "";
-    if (is_life(life) && life != life_) others.insert(life);
+    if (is_life(life) && life != life_) others.insert(local_folder_of(local_dir_, name_, life));
   }
-  for (const std::string& life : others) remove_folder(local_folder_of(local_dir_, name_, life));
+  std::erase_if(others, [](const fs::path& life) {
+    return !distrust_of(life).empty() || !distrust_of(life.string() + ".removing").empty();
+  });
+  return {others.begin(), others.end()};
+}
+
+void LocalCopies::has_saved(int64_t step, Communicator& ranks) {
+  if (is_known_ || step <= from_step_) return;
+  make_known(ranks);
+  remove_beside(other_lives());
 }
 
 void LocalCopies::begin(const TrainingState& state, CheckpointSource source) {
   WEFT_CHECK(!copy_, "two local copies at once, of steps {} and {}", step(), source.progressed.step);
-  if (!is_known_) make_known(*state.params.mesh().world);
   began_s_ = now_s();
   copy_ = std::make_unique<LocalCopy>(folder(), state, std::move(source));
 }
@@ -195,9 +190,11 @@ LocalCopies::Written LocalCopies::wait() {
 
 LocalCopies::Written LocalCopies::finish() {
   const Written written{.step = copy_->step(), .bytes = copy_->bytes(), .seconds = now_s() - began_s_};
+  Communicator& ranks = copy_->ranks();
   whole_.push_back(copy_->share());
   copy_.reset();
-  for (; whole_.size() > kKeptCopies; whole_.erase(whole_.begin())) remove_beside(whole_.front());
+  for (; whole_.size() > kKeptCopies; whole_.erase(whole_.begin())) remove_beside({whole_.front()});
+  has_saved(written.step, ranks);
   return written;
 }
 
@@ -205,12 +202,15 @@ LocalCopies::Written LocalCopies::finish() {
 void LocalCopies::drop() {
   const fs::path share = copy_->share();
   copy_.reset();
-  remove_beside(share);
+  remove_beside({share});
 }
 
-void LocalCopies::remove_beside(fs::path share) {
+// What cannot be removed stays: it counts for nothing. Ranks of one host may do this at once.
+void LocalCopies::remove_beside(std::vector<fs::path> folders) {
   join_removal();
-  removal_ = std::thread([share = std::move(share)] { remove_folder(share); });
+  removal_ = std::thread([folders = std::move(folders)] {
+    for (const fs::path& folder : folders) remove_folder(folder);
+  });
 }
 
 void LocalCopies::join_removal() {
@@ -228,7 +228,10 @@ void LocalCopies::remove_all() {
 void LocalCopies::begin_again(Communicator& ranks) {
   WEFT_CHECK(!copy_, "a run goes back while a local copy is written");
   remove_all();
-  begin_life(ranks);
+  is_known_ = false;
+  life_ = first_text(ranks, ranks.rank() == 0 ? any_life() : "");
+  for (const fs::path& life : other_lives()) remove_folder(life);
+  make_known(ranks);
 }
 
 }  // namespace weft

@@ -35,6 +35,7 @@ class LocalCopy {
   // True: it is whole, on all ranks. Does not wait for a disk.
   bool advance();
   void wait();
+  Communicator& ranks() const { return ranks_; }
   int64_t step() const { return source_.progressed.step; }
   int64_t bytes() const { return bytes_; }  // of all ranks' data
   const std::filesystem::path& share() const { return share_; }
@@ -58,12 +59,12 @@ class LocalCopy {
 };
 
 // The local copies of a run, one after the other, of which the last two stay. A life is the time from when a process
-// begins, or goes back after a spike, until the next does so: a run's older copies are not its own any more.
+// begins, or goes back after a spike, until the next does so. The copies of one count until a later one has a whole
+// state of its own: they may be newer than what that went on from, as where a host was away.
 class LocalCopies {
  public:
-  // Begins a life, once the run has the state that it goes on from: the copies of older ones count no more, and those
-  // that this host has go. Collective. Throws FileError on all ranks; then older copies are as they were.
-  LocalCopies(const Recipe& recipe, Communicator& ranks);
+  // Begins a life, of a run that goes on from this step's state. Changes nothing on a disk. Collective.
+  LocalCopies(const Recipe& recipe, Communicator& ranks, int64_t from_step);
   ~LocalCopies();
   LocalCopies(const LocalCopies&) = delete;
   LocalCopies& operator=(const LocalCopies&) = delete;
@@ -76,34 +77,40 @@ class LocalCopies {
     int64_t step, bytes;
     double seconds;
   };
-  // Of the one under way, once it is whole. After an error it is gone, and older ones stay. Collective.
+  // Of the one under way, once it is whole, and with it this life's. After an error it does not count, and older ones
+  // stay. Collective.
   std::optional<Written> advance();
   Written wait();
+  // The run has a whole state of this step. Where that is the first one behind what it went on from, copies of older
+  // lives count no more, and those that this host has go. Collective. Throws FileError on all ranks; then they count
+  // still.
+  void has_saved(int64_t step, Communicator& ranks);
   // Removes this rank's shares: the run is saved otherwise.
   void remove_all();
-  // The run goes back: begins another life. Collective. None may be under way.
+  // The run goes back: begins another life, and no copy of any older one counts. Collective, throws FileError on all
+  // ranks. None may be under way.
   void begin_again(Communicator& ranks);
 
   int64_t failed = 0, skipped = 0;  // copies of this life that failed, or that another save was in the way of
 
  private:
-  void begin_life(Communicator& ranks);
   void make_known(Communicator& ranks);
-  void remove_other_lives() const;
+  std::vector<std::filesystem::path> other_lives() const;
   std::filesystem::path folder() const { return local_folder_of(local_dir_, name_, life_); }
   Written finish();
   void drop();
-  void remove_beside(std::filesystem::path share);
+  void remove_beside(std::vector<std::filesystem::path> folders);
   void join_removal();
 
   const std::filesystem::path run_;
   const std::string local_dir_;
+  const int64_t from_step_;
   std::string name_, life_;
   bool is_known_ = false;  // to the run's folder
   std::unique_ptr<LocalCopy> copy_;
   double began_s_ = 0;
   std::vector<std::filesystem::path> whole_;  // this rank's shares of whole copies, oldest first
-  std::thread removal_;                       // of a share: large files take a while, and no step waits for them
+  std::thread removal_;                       // of shares: large files take a while, and no step waits for them
 };
 
 }  // namespace weft

@@ -1,6 +1,7 @@
 #include "weft/train/local_resume.h"
 
 #include <algorithm>
+#include <functional>
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -20,8 +21,10 @@ namespace {
 
 namespace fs = std::filesystem;
 
+// None where they are not to be believed.
 std::vector<LocalShareName> shares_in(const fs::path& life) {
   std::vector<LocalShareName> shares;
+  if (!distrust_of(life).empty()) return {};
   std::error_code error;
   for (fs::directory_iterator at(life, error), end; !error && at != end; at.increment(error))
     if (const auto name = local_share_name_of(at->path().filename().string())) shares.push_back(*name);
@@ -52,6 +55,12 @@ class LocalResume {
              fmt::format("{} was made of the local copy of step {}, which {} ranks have written",
                          made.filename().string(), copy.step, copy.seen_by.size()));
         return made;
+      } catch (const UnwrittenError& e) {  // older steps are no stand-in for what is there, and whole for all we know
+        throw FileError(fmt::format(
+            "{}; so the local copy of step {}, the newest state of the run, cannot be made a checkpoint. It stays. "
+            "Mend that (a checkpoint needs room), and the same command goes on from it; to go on from an older state, "
+            "without it, remove {} on each host",
+            e.what(), copy.step, life_.string()));
       } catch (const FileError& e) {
         tell("local_passed_over", copy.step, e.what(),
              fmt::format("WARNING: the local copy of step {} is passed over: {}", copy.step, e.what()));
@@ -70,7 +79,11 @@ class LocalResume {
 
   // The same on all ranks.
   void list_copies() {
-    std::string mine;
+    std::string mine, distrust = distrust_of(life_);
+    if (!distrust.empty()) distrust = fmt::format("on the host of rank {}, {}", ranks_.rank(), distrust);
+    distrust = first_text(ranks_, distrust);
+    if (!distrust.empty())
+      tell("local_passed_over", -1, distrust, fmt::format("WARNING: local copies are passed over: {}", distrust));
     for (const LocalShareName& share : shares_in(life_)) mine += to_string(share) + "\n";
     std::map<std::pair<int64_t, int>, Copy> found;  // by step, and number of ranks that wrote it
     for (int rank = 0; rank < ranks_.size(); ++rank) {
@@ -113,15 +126,14 @@ class LocalResume {
     const fs::path to = run_ / "checkpoints" / fmt::format("step-{}", copy.step);
     const fs::path here = DurableFolder::building_name(to);
     std::unique_ptr<DurableFolder> folder;  // of the rank that leads
-    agree(ranks_, [&] {
-      if (!leads()) return;
+    lead_in_writing([&] {
       create_folders(to.parent_path());
       folder = std::make_unique<DurableFolder>(to);
     });
-    agree(ranks_, [&] {
+    agree_to_write([&] {
       if (reads(copy, 0)) begin_checkpoint_of(share_of(copy, 0), here);
     });
-    agree(ranks_, [&] {
+    agree_to_write([&] {
       for (size_t rank = 0; rank < copy.seen_by.size(); ++rank)
         if (reads(copy, rank)) add_share_to(share_of(copy, rank), here);
     });
@@ -130,10 +142,28 @@ class LocalResume {
     if (!checked.damage.empty()) throw FileError(checked.damage);
     if (checked.step != copy.step) throw FileError(fmt::format("its manifest is that of step {}", checked.step));
     refuse_other_recipe(copy, here);
-    agree(ranks_, [&] {
-      if (leads()) folder->commit();
-    });
+    lead_in_writing([&] { folder->commit(); });
     return to;
+  }
+
+  // As agree, and an UnwrittenError of one rank is one on all.
+  void agree_to_write(const std::function<void()>& f) {
+    std::string why;
+    agree(ranks_, [&] {
+      try {
+        f();
+      } catch (const UnwrittenError& e) { why = e.what(); }
+    });
+    why = first_text(ranks_, why);
+    if (!why.empty()) throw UnwrittenError(why);
+  }
+  // The same, of what the rank that leads does and only writes.
+  void lead_in_writing(const std::function<void()>& f) {
+    agree_to_write([&] {
+      try {
+        if (leads()) f();
+      } catch (const FileError& e) { throw UnwrittenError(e.what()); }
+    });
   }
 
   void refuse_other_recipe(const Copy& copy, const fs::path& here) {
@@ -155,7 +185,8 @@ class LocalResume {
   void tell(const std::string& event, int64_t step, const std::string& reason, std::string note) {
     notes_.push_back(std::move(note));
     if (!leads()) return;
-    nlohmann::json more{{"step", step}};
+    nlohmann::json more = nlohmann::json::object();
+    if (step >= 0) more["step"] = step;
     if (!reason.empty()) more["reason"] = reason;
     try {
       append_event(run_, event, std::move(more));
@@ -172,6 +203,15 @@ class LocalResume {
   std::vector<std::string> notes_;
 };
 
+// What saves that were cut off have left is in the way of no copy, which needs its room.
+void clean_up_for_copies(const fs::path& run) {
+  std::vector<fs::path> left;
+  std::error_code error;
+  for (fs::directory_iterator at(run / "checkpoints", error), end; !error && at != end; at.increment(error))
+    if (step_of(at->path().stem()) >= 0) left.push_back(at->path());
+  for (const fs::path& one : left) clean_left_behind(one);
+}
+
 // By its name: whether it is whole has not been seen. The same on all ranks; -1: there is none.
 int64_t newest_named(const fs::path& run, Communicator& ranks) {
   double step = -1;
@@ -187,6 +227,7 @@ int64_t newest_named(const fs::path& run, Communicator& ranks) {
 FoundCheckpoint find_state_to_resume(const Recipe& recipe, Communicator& ranks, int num_threads) {
   const fs::path run = recipe.run.dir;
   if (recipe.checkpoint.local_dir.empty()) return find_checkpoint_to_resume(run, ranks, num_threads);
+  if (ranks.rank() == 0) clean_up_for_copies(run);
   LocalResume local(recipe, ranks, num_threads);
   const int64_t newest = newest_named(run, ranks);
   if (const auto made = local.make_newer_than(newest)) return {.path = made, .notes = local.notes()};

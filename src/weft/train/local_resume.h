@@ -13,7 +13,8 @@ namespace weft {
 // its shares is on a host of these ranks, and nothing in it has changed), the ranks first make the checkpoint of its
 // step from it, RUN/checkpoints/step-N, with the bytes that a save would have written. What is newer and passed over is
 // in the notes, with the reason. Collective. Throws a NoCheckpointError where there are checkpoints and neither one of
-// them nor a copy is whole; ConfigError where the copy is of another recipe.
+// them nor a copy is whole; ConfigError where the copy is of another recipe; FileError where the checkpoint of a copy
+// cannot be written, as on a full disk: the copy stays, and nothing has changed.
 FoundCheckpoint find_state_to_resume(const Recipe& recipe, Communicator& ranks, int num_threads);
 
 // What this host has of a run's local copies, oldest first; nothing has been read of it but its names.

@@ -181,6 +181,7 @@ class Trainer {
   void begin_save();
   CheckpointSource checkpoint_source() const;
   void begin_local_copies();
+  void end_older_copies(int64_t step);
   void copy_locally();
   void go_on_copying(SaveWait wait);
   void begin_local_copies_again();

@@ -4,12 +4,19 @@
 
 namespace weft {
 
-// Now that the run has the state that it goes on from. Without copies it goes on all the same.
+// Now that the run has the state that it goes on from.
 void Trainer::begin_local_copies() {
-  if (recipe_.checkpoint.local_interval == 0) return;
+  if (recipe_.checkpoint.local_interval > 0) local_ = std::make_unique<LocalCopies>(recipe_, *rank_.mesh.world, step_);
+}
+
+// The run has a checkpoint of this step. That older copies count still, where this fails, does not end it.
+void Trainer::end_older_copies(int64_t step) {
+  if (!local_) return;
   try {
-    local_ = std::make_unique<LocalCopies>(recipe_, *rank_.mesh.world);
-  } catch (const FileError& e) { notes_.push_back(fmt::format("WARNING: no local copies are made: {}", e.what())); }
+    local_->has_saved(step, *rank_.mesh.world);
+  } catch (const FileError& e) {
+    if (leads()) records_->note(fmt::format("WARNING: local copies of before the run began still count: {}", e.what()));
+  }
 }
 
 // Not while another save is written: a copy is to cost no step, and the next one is not far.

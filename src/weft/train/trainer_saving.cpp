@@ -43,6 +43,7 @@ void Trainer::tell_not_saved(int64_t step, const FileError& e) {
 
 void Trainer::has_saved(const CheckpointSave& save) {
   saved_step_ = save.step();
+  end_older_copies(save.step());
   if (!leads()) return;
   prune_checkpoints(recipe_.run.dir, kept_checkpoints(whole_));
   records_->note(fmt::format("step {}: saved {}", save.step(), save.path().string()));
