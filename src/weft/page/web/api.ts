@@ -92,15 +92,15 @@ export class Stream {
   private source: EventSource | null = null;
   private wait_s = 1;
 
-  // `connected` is told when the connection is lost, and when it is there again.
+  // `connected` is told of each new connection, perhaps to a server that was started anew, and when it is lost.
   constructor(private readonly changed: (now: number, runs: Change[]) => void, private readonly connected: (yes: boolean) => void) {}
 
   open(): void {
     if (this.source) return;
     const source = this.source = new EventSource("api/stream");
+    source.addEventListener("open", () => this.connected(true));
     source.addEventListener("runs", (event) => {
       this.wait_s = 1;
-      this.connected(true);
       const message = JSON.parse((event as MessageEvent<string>).data) as { now: number; runs: Change[] };
       this.changed(message.now, message.runs);
     });

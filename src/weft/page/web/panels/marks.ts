@@ -12,7 +12,7 @@ function of_event(e: RunEvent): Happening {
   const bad = e.event === "ended" ? !GOOD_CAUSES.includes(String(e.cause)) : ["nonfinite", "corrupted", "hang", "spike"].includes(e.event);
   const step = number(e.step) ?? number(e.newest_step) ?? number(e.saved_step);
   const symbols: Record<string, string> = { started: "↻", ended: bad ? "✕" : "■", finished: "✓", stopped: "■", spike: "▲", nonfinite: "✕", corrupted: "✕", hang: "✕", straggler: "◔", straggler_over: "○", layout: "⇄", fleet: "⇄", waiting: "…" };
-  return { time: e.time, step, symbol: symbols[e.event] ?? "•", kind: e.event.replace(/_/g, " "), text: sentence(e), bad };
+  return { time: number(e.time), step, symbol: symbols[e.event] ?? "•", kind: e.event.replace(/_/g, " "), text: sentence(e), bad };
 }
 
 // The fields of an event in the order that they are written, but those that have a column.
