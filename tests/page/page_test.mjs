@@ -64,7 +64,8 @@ await test("every panel shows the numbers of the records", async () => {
   for (const [key, x] of [["busy", 0.94], ["watts.package-0", 338.4], ["celsius", 71.5], ["memory_used", 811748818944 - 590558003200]]) await shows(`machine.${key}`, x, "#machine");
   await shows("device.nvme0n1.written", 8.8e7, "#machine");
   await shows("held_out.perplexity", run.held_out.perplexity, "#others");
-  for (const t of plan.tensors) await shows(`tensor.${t.name}.bytes`, t.bytes, "#tensors");
+  for (const t of plan.tensors.filter((t) => t.bytes !== null)) await shows(`tensor.${t.name}.bytes`, t.bytes, "#tensors");
+  assert.match(await text("#progress .about"), / · weft 0\.1\.0$/);
   assert.equal(await text("#recipe code"), "0.001");
   assert.equal(await visible("experts"), false);
 });
@@ -82,11 +83,15 @@ await test("maps are read by the keyboard", async () => {
 
 await test("tensors are found by name and by rank", async () => {
   const type = (label, value) => browser.see(`(() => { const e = document.querySelector('[aria-label="${label}"]'); e.value = ${quoted(value)}; e.dispatchEvent(new Event("input")); })()`);
+  const in_codes = () => browser.see("[...document.querySelectorAll('#tensors tbody tr')].find((r) => r.cells[0].textContent === 'layers.5.down')?.textContent");
+  assert.equal(await in_codes(), "layers.5.down768 × 2048codesnot knownShard(1) on tpnot known on ranks 0–3");
   await type("Filter of tensors", "layers.1.q");
   await shows("tensors.found", 1, "#tensors");
   await type("Filter of tensors", "");
   await type("Only what this rank holds", "3");
   await shows("tensors.bytes", runs[0].plan().tensors.reduce((s, t) => s + t.held[0].bytes, 0), "#tensors");
+  assert.ok(await in_codes(), "a rank's tensor whose size is not known is left out");
+  assert.match(await text("#tensors [role=status]"), / on rank 3 and 1 whose size is not known/);
 });
 
 await test("curves are zoomed by dragging, and a reload shows the same", async () => {

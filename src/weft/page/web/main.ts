@@ -20,7 +20,7 @@ import { Panel, State } from "./state";
 import { toolbar } from "./toolbar";
 import { View } from "./view";
 
-const HEAT_COLUMNS = 120, HEAT_MS = 10000, NO_HEAT_MS = 30000, OFTEN_MS = 1000, MACHINE_MS = 2000, HIDDEN_MS = 15000;
+const HEAT_COLUMNS = 120, HEAT_MS = 10000, NO_HEAT_MS = 30000, DETAILS_MS = 2000, MACHINE_MS = 2000, HIDDEN_MS = 15000;
 
 const view = new View();
 const s: State = { view, now: 0, lines: [], shown: [], run: null, names: [], curves: new CurveStore(), plan: null, heat: null, machine: null };
@@ -198,6 +198,7 @@ function set_clock(now: number): void {
 }
 
 let details_at = 0;
+let details_timer: number | undefined;
 
 function on_changes(now: number, changes: api.Change[]): void {
   set_clock(now);
@@ -216,11 +217,20 @@ function take_over(changes: api.Change[]): void {
     if (c.run !== s.shown[0]) continue;
     const other = `${c.generation} ${c.state} ${c.events} ${c.attempts} ${c.checkpoints}`;
     // What stands in records alone need not be asked for at every message.
-    if (other !== counts || (c.step !== s.run?.step && Date.now() - details_at > 2 * OFTEN_MS)) {
-      counts = other;
-      details_at = Date.now();
-      details_old = names_old = true;
+    const wait = other !== counts ? 0 : details_at + DETAILS_MS - Date.now();
+    if (other === counts && c.step === s.run?.step) continue;
+    clearTimeout(details_timer);
+    if (wait > 0) {
+      details_timer = setTimeout(() => {
+        details_at = Date.now();
+        details_old = names_old = true;
+        if (!document.hidden) refresh();
+      }, wait);
+      continue;
     }
+    counts = other;
+    details_at = Date.now();
+    details_old = names_old = true;
   }
 }
 

@@ -37,7 +37,7 @@ function told(run: Run, event: string, time: number | null): boolean {
 export function happenings(run: Run): Happening[] {
   const all = run.events.map(of_event);
   for (const a of run.attempts) {
-    const where = [a.ranks !== null ? `${a.ranks} rank${a.ranks === 1 ? "" : "s"}` : "", a.host && `on ${a.host}`].filter((t) => t).join(" ");
+    const where = [a.ranks ? `${a.ranks} rank${a.ranks === 1 ? "" : "s"}` : "", a.host && `on ${a.host}`].filter((t) => t).join(" ");
     if (!told(run, "started", a.began)) all.push({ time: a.began, step: a.from_step ?? null, symbol: a.attempt > 1 ? "↻" : "▶", kind: `attempt ${a.attempt} begins`, text: where, bad: false });
     if ((a.ended === null && a.status === null) || told(run, "ended", a.ended)) continue;
     const bad = a.status !== 0 && a.status !== 75 && a.status !== 130;
