@@ -91,7 +91,7 @@ await test("tensors are found by name and by rank", async () => {
   await type("Only what this rank holds", "3");
   await shows("tensors.bytes", runs[0].plan().tensors.reduce((s, t) => s + t.held[0].bytes, 0), "#tensors");
   assert.ok(await in_codes(), "a rank's tensor whose size is not known is left out");
-  assert.match(await text("#tensors [role=status]"), / on rank 3 and 1 whose size is not known/);
+  assert.match(await text("#tensors .filters + p"), / on rank 3 and 1 whose size is not known/);
 });
 
 await test("curves are zoomed by dragging, and a reload shows the same", async () => {
