@@ -35,7 +35,7 @@ function step_record(run, step, whole = true) {
 function load_of(layer, step) {
   return Array.from({ length: 64 }, (_, e) => Math.round(4096 * (0.5 + noise(layer * 64 + e) + 0.1 * noise(step + e))));
 }
-const fullest = (row) => Math.max(...row) / (row.reduce((a, b) => a + b) / row.length);
+const mean = (row) => row.reduce((a, b) => a + b) / row.length, fullest = (row) => Math.max(...row) / mean(row), emptiest = (row) => Math.min(...row) / mean(row);
 
 // The numbers that a record's curves have, by name.
 function numbers_of(record) {
@@ -43,7 +43,7 @@ function numbers_of(record) {
   for (const [name, v] of Object.entries(record)) {
     if (name === "step") continue;
     if (typeof v === "number" || v === null) out[name] = v;
-    else if (name === "expert_load") v.forEach((row, l) => { out[`expert_load.${l}.max_over_mean`] = fullest(row); });
+    else if (name === "expert_load") v.forEach((row, l) => Object.assign(out, { [`expert_load.${l}.max_over_mean`]: fullest(row), [`expert_load.${l}.min_over_mean`]: emptiest(row) }));
     else for (const [part, x] of Object.entries(v)) out[`${name}.${part}`] = x;
   }
   return out;
@@ -58,7 +58,7 @@ export class MadeUpRun {
     this.held_out = [];
     for (let step = this.every; step <= this.step; step += this.every) this.evaluate(step);
     this.began = NOW - 4 - this.step * this.step_s * 1.04;
-    this.attempts ??= [{ attempt: 1, began: this.began, ended: this.state === "running" ? null : NOW - 60, status: this.state === "running" ? null : this.state === "finished" ? 0 : 1, reason: this.reason, host: "node-1", machine: "AMD EPYC 9654, 96 cores", ranks: this.world }];
+    this.attempts ??= [{ attempt: 1, began: this.began, ended: this.state === "running" ? null : NOW - 60, status: this.state === "running" ? null : this.state === "finished" ? 0 : 1, reason: this.reason, host: "node-1", machine: "AMD EPYC 9654, 96 cores", ranks: this.world, from_step: null }];
   }
   evaluate(step) {
     const loss = step_record(this, step, false).loss * 1.01 + 0.03 * noise(step * 11);
@@ -76,19 +76,20 @@ export class MadeUpRun {
   }
   record(step = this.step, whole = true) { return step_record(this, step, whole); }
 
-  line() {
-    const { latest } = this;
-    return { run: this.run, id: this.id, name: this.name, path: this.path, generation: this.generation, state: this.state, step: this.step, total: this.total, model: this.model, objective: "lm", eta_s: this.eta_s(), latest,
-      records: this.step + this.held_out.length, events: this.events.length, attempts: this.attempts.length, checkpoints: this.checkpoints().length };
+  identity() { return { run: this.run, id: this.id, name: this.name, path: this.path, generation: this.generation, state: this.state, step: this.step, total: this.total }; }
+  line() { return { ...this.identity(), model: this.model, objective: "lm" }; }
+  news() {
+    return { run: this.run, generation: this.generation, state: this.state, step: this.step, total: this.total, eta_s: this.eta_s(), records: this.step + this.held_out.length, events: this.events.length,
+      attempts: this.attempts.length, checkpoints: this.checkpoints().length, latest: this.latest };
   }
-  get latest() { return this.step === 0 ? {} : Object.fromEntries(Object.entries(this.record()).filter(([, v]) => typeof v === "number")); }
+  get latest() { return this.step === 0 ? {} : Object.fromEntries(Object.entries(this.record()).filter(([, v]) => typeof v === "number" || v === null)); }
   eta_s() { return this.state === "running" && this.total ? (this.total - this.step) * this.step_s * 1.04 : null; }
   checkpoints() {
     const some = this.held_out.slice(-12);
     return some.map((e) => ({ step: e.step, bytes: 1.53e9, held_out_loss: e.loss, time: this.began + e.step * this.step_s * 1.04 }));
   }
   times(steps) {
-    const sum = { step_s: 0, data_s: 0, waits_s: { dp: 0, tp: 0 } };
+    const sum = { steps: Math.min(steps, this.step), step_s: 0, data_s: 0, waits_s: { dp: 0, tp: 0 } };
     for (let step = Math.max(1, this.step - steps + 1); step <= this.step; ++step) {
       const r = this.record(step, false);
       sum.step_s += r.step_time_s;
@@ -98,11 +99,12 @@ export class MadeUpRun {
     return { ...sum, eval_s: 0.02 * sum.step_s, save_s: 0.015 * sum.step_s, compute_s: sum.step_s - sum.data_s - sum.waits_s.dp - sum.waits_s.tp };
   }
   details() {
-    if (this.step === 0) return { ...this.line(), now: NOW, reason: "", began: NOW - 9, last_record: null, machine: "", host: "node-1", weft: "0.1.0", ranks: 1, launcher: "threads", layout: null, latest: null, held_out: null, best_held_out: null, tasks: [],
-      speed: null, time: null, time_recent: null, memory: null, price: null, attempts: [], events: [], checkpoints: [], recipe: {}, problems: ["metrics.jsonl cannot be read"] };
-    const recent = this.times(200), steps = Math.min(200, this.step), last = this.held_out.at(-1) ?? null;
-    return { ...this.line(), now: NOW, reason: this.reason, began: this.began, last_record: this.state === "running" ? NOW - 1 : NOW - 61, machine: "AMD EPYC 9654, 96 cores", host: "node-1", weft: "0.1.0", ranks: this.world, launcher: "threads",
-      layout: this.layout, latest: this.record(), held_out: last, best_held_out: this.held_out.reduce((a, b) => (!a || b.loss < a.loss ? b : a), null), tasks: this.tasks ?? [],
+    const none = { steps: 0, step_s: 0, data_s: 0, waits_s: {}, eval_s: 0, save_s: 0, compute_s: 0 };
+    if (this.step === 0) return { ...this.line(), now: NOW, reason: "", loaded: 1, eta_s: null, began: null, last_record: null, running_s: 0, machine: "", host: "", weft: "", ranks: 0, launcher: "", layout: null, latest: null, held_out: null, best_held_out: null, tasks: [],
+      speed: null, time: none, time_recent: none, memory: { used_bytes: null }, price: null, attempts: [], events: [], checkpoints: [], recipe: {}, problems: ["metrics.jsonl cannot be read"] };
+    const recent = this.times(200), steps = Math.min(200, this.step), last = this.held_out.at(-1) ?? null, best = this.held_out.reduce((a, b) => (!a || b.loss < a.loss ? b : a), null);
+    return { ...this.line(), now: NOW, reason: this.reason, eta_s: this.eta_s(), began: this.began, last_record: this.state === "running" ? NOW - 1 : NOW - 61, machine: "AMD EPYC 9654, 96 cores", host: "node-1", weft: "0.1.0", ranks: this.world, launcher: "threads",
+      layout: this.layout, latest: this.record(), held_out: last, best_held_out: best && { step: best.step, loss: best.loss }, tasks: this.tasks ?? [],
       speed: { steps, tokens_per_s: (this.tokens * steps) / recent.step_s, step_time_s: recent.step_s / steps, mfu: 0.43 }, time: this.times(Math.min(this.step, 2000)), time_recent: recent,
       memory: { used_bytes: this.memory }, price: { per_hour: 32, so_far: (32 * (NOW - this.began)) / 3600, currency: null }, loaded: 1, running_s: NOW - this.began, attempts: this.attempts, events: this.events, checkpoints: this.checkpoints(),
       recipe: { "optimizer.lr": "0.001", "train.seq_length": "1024", "run.dir": `"${this.path}"` }, problems: [] };
@@ -120,10 +122,10 @@ export class MadeUpRun {
       const seen = this.held_out.filter((e) => e.step >= from && e.step <= to);
       return { name, kind: "held_out", thinned: false, steps: seen.map((e) => e.step), values: seen.map((e) => e[name.slice(9)] ?? null) };
     }
-    if (!(name in numbers_of(this.record()))) return { name, kind: "step", thinned: false, steps: [], values: [] };
+    if (!(name in numbers_of(this.record()))) return { name, kind: null, thinned: false, steps: [], values: [] };
     const all = to - from + 1, stretch = all > points ? (2 * all) / points : 0, curve = { name, kind: "step", thinned: all > points, steps: [], values: [] };
     const push = (step) => { curve.steps.push(step); curve.values.push(number_at(step)); };
-    const layer = /^expert_load\.(\d+)\./.exec(name), number_at = (step) => (layer ? fullest(load_of(Number(layer[1]), step)) : numbers_of(this.record(step, name.startsWith("router_")))[name]);
+    const layer = /^expert_load\.(\d+)\.(max|min)/.exec(name), number_at = (step) => (layer ? (layer[2] === "max" ? fullest : emptiest)(load_of(Number(layer[1]), step)) : numbers_of(this.record(step, name.startsWith("router_")))[name]);
     if (stretch === 0) for (let step = from; step <= to; ++step) push(step);
     else for (let at = from; at <= to; at += stretch) { push(Math.floor(at)); push(Math.min(to, Math.floor(at + stretch / 2))); }
     return curve;
@@ -136,10 +138,10 @@ export class MadeUpRun {
     if (!this.grad_norms) return { run: this.run, generation: this.generation, available: false, reason: "train.log_grad_norms is off" };
     const a = from ?? 1, b = Math.min(this.step, to ?? this.step), steps = Array.from({ length: Math.min(columns, b - a + 1) }, (_, i) => Math.floor(a + (i * (b - a + 1)) / Math.min(columns, b - a + 1)));
     const names = tensors(this.blocks).map((t) => t.name);
-    return { run: this.run, generation: this.generation, available: true, names, steps, end: b, values: names.map((_, n) => steps.map((s) => (this.nonfinite && s >= this.nonfinite ? null : 10 ** (-3 + 2 * noise(n) + 0.3 * noise(n * 100 + s)) * (1 + 8 / Math.sqrt(s))))) };
+    return { run: this.run, generation: this.generation, available: true, names, steps, end: b, values: names.map((_, n) => steps.map((s) => (this.nonfinite && s >= this.nonfinite ? null : n === 0 && s === 1 ? 0 : 10 ** (-3 + 2 * noise(n) + 0.3 * noise(n * 100 + s)) * (1 + 8 / Math.sqrt(s))))) };
   }
   plan() {
-    if (this.step === 0) return { run: this.run, available: false, reason: "model.path is not here" };
+    if (this.step === 0) return { available: false, reason: "model.path is not here" };
     const { dp, tp, pp } = this.layout, stage = this.world / pp, gi = 2 ** 30;
     const ranks_of = (p) => Array.from({ length: stage }, (_, r) => p * stage + r);
     const classes = Array.from({ length: pp }, (_, p) => {
@@ -151,15 +153,16 @@ export class MadeUpRun {
     const per_stage = Math.ceil(this.blocks / pp);
     const held = (t) => {
       const p = t.block === null ? (t.name === "embedding" ? 0 : pp - 1) : Math.floor(t.block / per_stage);
-      return [{ ranks: ranks_of(p), bytes: t.cut ? t.bytes / tp : t.bytes }];
+      return [{ ranks: ranks_of(p), bytes: t.in_codes ? null : t.cut ? t.bytes / tp : t.bytes }];
     };
-    return { run: this.run, available: true, world: this.world, axes: { dp, tp, pp, cp: 1, ep: 1 }, num_params: 124439808, classes,
-      tensors: tensors(this.blocks).map((t) => ({ name: t.name, shape: t.shape, dtype: "bf16", bytes: t.bytes, trained: t.name !== "embedding", placement: t.cut ? `Shard(${t.cut === 2 ? 1 : 0}) on tp` : "Invariant on tp", held: held(t) })) };
+    return { available: true, world: this.world, axes: { dp, tp, pp, cp: 1, ep: 1 }, num_params: 124439808, num_trained: 124439808 - 32000 * 768, classes,
+      tensors: tensors(this.blocks).map((t) => ({ name: t.name, shape: t.shape, dtype: t.in_codes ? "codes" : "bf16", bytes: t.in_codes ? null : t.bytes, trained: t.name !== "embedding", placement: t.cut ? `Shard(${t.cut === 2 ? 1 : 0}) on tp` : "Invariant on tp", held: held(t) })) };
   }
 }
 
 function tensors(blocks) {
-  const of = (block, name, shape, cut) => ({ block, name: block === null ? name : `layers.${block}.${name}`, shape, cut, bytes: 2 * shape.reduce((a, b) => a * b) });
+  // The last layer's "down" is kept in codes, whose size is not known.
+  const of = (block, name, shape, cut) => ({ block, in_codes: block === blocks - 1 && name === "down", name: block === null ? name : `layers.${block}.${name}`, shape, cut, bytes: 2 * shape.reduce((a, b) => a * b) });
   const layer = (b) => [of(b, "attention_norm", [768], 0), of(b, "q", [768, 768], 1), of(b, "k", [256, 768], 1), of(b, "v", [256, 768], 1), of(b, "o", [768, 768], 2), of(b, "mlp_norm", [768], 0), of(b, "gate", [2048, 768], 1), of(b, "up", [2048, 768], 1), of(b, "down", [768, 2048], 2)];
   return [of(null, "embedding", [32000, 768], 1), ...Array.from({ length: blocks }, (_, b) => layer(b)).flat(), of(null, "final_norm", [768], 0), of(null, "head", [32000, 768], 1)];
 }
@@ -182,8 +185,8 @@ export function made_up_runs() {
     new MadeUpRun({ ...small, run: 1, id: "1a2b3c4d5e", name: "wider", path: "/data/runs/wider", state: "finished", step: 3000, total: 3000, offset: -0.12, step_s: 2.3 }),
     new MadeUpRun({ ...small, run: 2, id: "2b3c4d5e6f", name: "<script>alert(1)</script>", path: "/data/runs/<script>alert(1)</script>", state: "failed", step: 893, total: 5000, offset: 0.2, spikes: [412, 893], nonfinite: 893, events: failed_events, grad_norms: true,
       reason: "step 893: the gradient of layers.3.down is not finite on rank 2", attempts: [
-        { attempt: 1, began: NOW - 4000, ended: null, status: null, reason: "", host: "node-1", machine: "AMD EPYC 9654, 96 cores", ranks: 4 },
-        { attempt: 2, began: NOW - 1888, ended: NOW - 60, status: 88, reason: "step 893: the gradient of layers.3.down is not finite on rank 2", host: "node-1", machine: "AMD EPYC 9654, 96 cores", ranks: 4 }] }),
+        { attempt: 1, began: NOW - 4000, ended: null, status: null, reason: "", host: "node-1", machine: "AMD EPYC 9654, 96 cores", ranks: 4, from_step: null },
+        { attempt: 2, began: NOW - 1888, ended: NOW - 60, status: 88, reason: "step 893: the gradient of layers.3.down is not finite on rank 2", host: "node-1", machine: "AMD EPYC 9654, 96 cores", ranks: 4, from_step: 600 }] }),
     new MadeUpRun({ run: 3, id: "3c4d5e6f70", name: "mixture", path: "/data/runs/mixture", state: "running", step: 1000000, total: 2000000, world: 256, layout: { dp: 16, tp: 4, pp: 4, cp: 1, ep: 8, zero_stage: 1 }, model: "mixtral-like", blocks: 24, layers: 24, every: 10000, memory: 6.1e10, tokens: 4194304, step_s: 2.6 }),
     new MadeUpRun({ ...small, run: 4, id: "4d5e6f7081", name: "new", path: "/data/runs/new", state: "running", step: 0, total: null }),
   ];
@@ -197,7 +200,7 @@ const machine = () => ({ host: "node-1", now: NOW, cores: 96, usable_cores: 96, 
 // Listens on 127.0.0.1. `tell` sends the stream's next message; `drop` ends all streams.
 export async function serve(runs, folder, port = 0) {
   const streams = new Set(), asked = [];
-  const message = () => `event: runs\ndata: ${JSON.stringify({ now: NOW, runs: runs.map((r) => r.line()) })}\n\n`;
+  const message = () => `event: runs\ndata: ${JSON.stringify({ now: NOW, runs: runs.map((r) => r.news()) })}\n\n`;
   const answer = (url) => {
     const q = url.searchParams, number = (name) => (q.has(name) ? Number(q.get(name)) : null), run = runs[Number(q.get("run"))];
     switch (url.pathname) {
@@ -205,7 +208,7 @@ export async function serve(runs, folder, port = 0) {
       case "/api/machine": return machine();
       case "/api/run": return run?.details();
       case "/api/names": return run?.names();
-      case "/api/curves": return run?.curves(q.get("names").split(",").filter((n) => n), number("from"), number("to"), number("points") ?? 1000);
+      case "/api/curves": return run?.curves(q.getAll("names").filter((n) => n), number("from"), number("to"), number("points") ?? 1000);
       case "/api/heat": return run?.heat(number("from"), number("to"), number("columns") ?? 200);
       case "/api/plan": return run?.plan();
     }

@@ -64,7 +64,8 @@ await test("every panel shows the numbers of the records", async () => {
   for (const [key, x] of [["busy", 0.94], ["watts.package-0", 338.4], ["celsius", 71.5], ["memory_used", 811748818944 - 590558003200]]) await shows(`machine.${key}`, x, "#machine");
   await shows("device.nvme0n1.written", 8.8e7, "#machine");
   await shows("held_out.perplexity", run.held_out.perplexity, "#others");
-  for (const t of plan.tensors) await shows(`tensor.${t.name}.bytes`, t.bytes, "#tensors");
+  for (const t of plan.tensors.filter((t) => t.bytes !== null)) await shows(`tensor.${t.name}.bytes`, t.bytes, "#tensors");
+  assert.match(await text("#progress .about"), / · weft 0\.1\.0$/);
   assert.equal(await text("#recipe code"), "0.001");
   assert.equal(await visible("experts"), false);
 });
@@ -82,11 +83,15 @@ await test("maps are read by the keyboard", async () => {
 
 await test("tensors are found by name and by rank", async () => {
   const type = (label, value) => browser.see(`(() => { const e = document.querySelector('[aria-label="${label}"]'); e.value = ${quoted(value)}; e.dispatchEvent(new Event("input")); })()`);
+  const in_codes = () => browser.see("[...document.querySelectorAll('#tensors tbody tr')].find((r) => r.cells[0].textContent === 'layers.5.down')?.textContent");
+  assert.equal(await in_codes(), "layers.5.down768 × 2048codesnot knownShard(1) on tpnot known on ranks 0–3");
   await type("Filter of tensors", "layers.1.q");
   await shows("tensors.found", 1, "#tensors");
   await type("Filter of tensors", "");
   await type("Only what this rank holds", "3");
   await shows("tensors.bytes", runs[0].plan().tensors.reduce((s, t) => s + t.held[0].bytes, 0), "#tensors");
+  assert.ok(await in_codes(), "a rank's tensor whose size is not known is left out");
+  assert.match(await text("#tensors .filters + p"), / on rank 3 and 1 whose size is not known/);
 });
 
 await test("curves are zoomed by dragging, and a reload shows the same", async () => {
@@ -131,6 +136,60 @@ await test("where a run went back, what it had beyond is gone", async () => {
   await browser.wait_for("document.querySelector('#learning [data-key=loss]').dataset.step === '1100'");
   await shows("loss", runs[0].record(1100).loss, "#learning");
   assert.equal(await count("#events [data-key='evaluation.1200']"), 0);
+});
+
+await test("a server that was started anew, and numbers runs in another way, leaves the same run on the page", async () => {
+  const began_anew = (order) => {
+    runs.splice(0, runs.length, ...order.map((r) => runs[r]));
+    runs.forEach((run, i) => Object.assign(run, { run: i, generation: run.generation + 1e6 }));
+    server.drop();
+  };
+  const first = runs[0];
+  first.offset = 0.7;  // records under the same steps, with other numbers
+  for (const order of [[1, 2, 0, 3, 4], [2, 0, 1, 3, 4]]) {
+    began_anew(order);
+    await browser.wait_for(`document.querySelector('#learning [data-key=loss]')?.dataset.value === '${first.record().loss}' && document.querySelector('#learning [data-key=loss]').dataset.run === '${first.run}'`, 20);
+    assert.equal(await text("h1"), "first");
+    await shows("step", 1100, "#progress");
+  }
+});
+
+await test("a map that grows is asked for now and then, and one that was not there again", async () => {
+  const maps = () => server.asked.filter((a) => a.startsWith("/api/heat")).length, later = (ms) => browser.see(`(() => { const now = Date.now; Date.now = () => now() + ${ms}; })()`);
+  await open();
+  const seen = async (step) => { server.tell(); await browser.wait_for(`document.querySelector('#learning [data-key=loss]')?.dataset.step === '${step}'`, 20); };
+  await seen(runs[0].step);
+  await browser.wait_for("!document.getElementById('gradients').hidden", 20);
+  const before = maps();
+  for (let i = 0; i < 3; ++i) { runs[0].go_on(); await seen(runs[0].step); }
+  assert.equal(maps(), before);
+  await later(10000);
+  runs[0].go_on();
+  await seen(runs[0].step);
+  await browser.wait_for(`document.querySelector('#gradients .axis').textContent.endsWith('step 1\u2009104')`, 20);
+  assert.equal(maps(), before + 1);
+  await open("?run=1a2b3c4d5e");
+  await browser.wait_for("document.querySelector('#learning [data-key=loss]')?.dataset.step === '3000'", 20);
+  await new Promise((done) => setTimeout(done, 500));
+  const none = maps();
+  runs[1].grad_norms = true;
+  await later(30000);
+  server.tell();
+  await browser.wait_for("!document.getElementById('gradients').hidden", 20);
+  assert.equal(maps(), none + 1);
+  runs[1].grad_norms = undefined;
+});
+
+await test("what cannot be shown is said by its panel, and the others go on", async () => {
+  const whole = runs[1].details();
+  runs[1].details = () => ({ ...whole, latest: { ...whole.latest, expert_load: [["a"], [1, null]], memory_bytes: "much" }, held_out: { step: 1, loss: "low" }, memory: { used_bytes: "much" }, tasks: [null] });
+  await open("?run=1a2b3c4d5e");
+  await shows("step", 3000, "#progress");
+  assert.match(await text("#learning"), /This cannot be shown/);
+  assert.equal(await visible("experts"), true);
+  assert.equal(await browser.see("document.querySelector('#experts .heat').dataset.rows"), "1");
+  await shows("speed.mfu", 0.43, "#speed");
+  delete runs[1].details;
 });
 
 await test("what files name is text, whatever it looks like; a failure is told and marked", async () => {

@@ -37,7 +37,7 @@ export interface PlanClass {
   communication: { axis: string; kind: string; calls: number; bytes_sent: number }[];
 }
 export interface Tensor {
-  name: string; shape: number[]; dtype: string; bytes: number; trained: boolean; placement: string; held: { ranks: number[]; bytes: number }[];
+  name: string; shape: number[]; dtype: string; bytes: Num; trained: boolean; placement: string; held: { ranks: number[]; bytes: Num }[];
 }
 export interface Plan {
   available: boolean; reason?: string; world: number; axes: Record<string, number>; num_params: number; classes: PlanClass[];
@@ -60,9 +60,9 @@ export class Refused extends Error {
   constructor(readonly status: number, message: string) { super(message); }
 }
 
-async function get<T>(what: string, q: Record<string, string | number | null> = {}): Promise<T> {
+async function get<T>(what: string, q: Record<string, string | string[] | number | null> = {}): Promise<T> {
   const query = new URLSearchParams();
-  for (const [name, v] of Object.entries(q)) if (v !== null) query.set(name, String(v));
+  for (const [name, v] of Object.entries(q)) for (const x of Array.isArray(v) ? v : [v]) if (x !== null) query.append(name, String(x));
   const answer = await fetch(`api/${what}?${query.toString()}`, { cache: "no-store" });
   if (answer.status === 403) throw new Refused(403, "This page needs its token: open the address that weft printed.");
   const body = await answer.json().catch(() => null) as (T & { error?: string }) | null;
@@ -77,11 +77,12 @@ export const plan = (run: number): Promise<Plan> => get("plan", { run });
 export const machine = (): Promise<Machine> => get("machine");
 export const heat = (run: number, from: Num, to: Num, columns: number): Promise<Heat> => get("heat", { run, from, to, columns });
 
-// At most 64 names are asked for at once.
+// At most 64 names are asked for at once. Each is a parameter of its own: a name may have a comma. (Without any, one that is
+// empty: the answer tells the last step all the same.)
 export async function curves(run: number, wanted: string[], from: Num, to: Num, points: number): Promise<Curves> {
   const answers: Curves[] = [];
   for (let i = 0; i < Math.max(1, wanted.length); i += 64) {
-    answers.push(await get<Curves>("curves", { run, names: wanted.slice(i, i + 64).join(","), from, to, points }));
+    answers.push(await get<Curves>("curves", { run, names: wanted.length > 0 ? wanted.slice(i, i + 64) : "", from, to, points }));
   }
   if (answers.some((a) => a.generation !== answers[0].generation)) return curves(run, wanted, from, to, points);
   return { ...answers[0], curves: answers.flatMap((a) => a.curves) };
@@ -92,15 +93,15 @@ export class Stream {
   private source: EventSource | null = null;
   private wait_s = 1;
 
-  // `connected` is told when the connection is lost, and when it is there again.
+  // `connected` is told of each new connection, perhaps to a server that was started anew, and when it is lost.
   constructor(private readonly changed: (now: number, runs: Change[]) => void, private readonly connected: (yes: boolean) => void) {}
 
   open(): void {
     if (this.source) return;
     const source = this.source = new EventSource("api/stream");
+    source.addEventListener("open", () => this.connected(true));
     source.addEventListener("runs", (event) => {
       this.wait_s = 1;
-      this.connected(true);
       const message = JSON.parse((event as MessageEvent<string>).data) as { now: number; runs: Change[] };
       this.changed(message.now, message.runs);
     });

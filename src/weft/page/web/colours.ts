@@ -22,8 +22,9 @@ export function on_colours_changed(f: () => void): void {
 // From little (pale; dark in the dark) to much: cividis, whose lightness alone tells the order.
 const CIVIDIS = [[0, 34, 78], [18, 53, 112], [59, 73, 108], [87, 93, 109], [112, 113, 115], [138, 134, 120], [165, 156, 116],
   [195, 179, 105], [225, 204, 85], [253, 231, 55]];
+// What is no number is drawn as the least.
 export function heat(share: number): string {
-  const x = Math.max(0, Math.min(1, share)) * (CIVIDIS.length - 1), i = Math.min(CIVIDIS.length - 2, Math.floor(x)), f = x - i;
+  const x = (share > 0 ? Math.min(1, share) : 0) * (CIVIDIS.length - 1), i = Math.min(CIVIDIS.length - 2, Math.floor(x)), f = x - i;
   const mix = [0, 1, 2].map((c) => Math.round(CIVIDIS[i][c] * (1 - f) + CIVIDIS[i + 1][c] * f));
   return `rgb(${mix.join(" ")})`;
 }

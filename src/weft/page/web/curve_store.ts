@@ -13,18 +13,25 @@ export class CurveStore {
     return this.kept.get(run)?.points.get(name) ?? [];
   }
   last_step(run: number): number { return this.kept.get(run)?.last ?? 0; }
+  generation(run: number): number | null { return this.kept.get(run)?.generation ?? null; }
   forget(run: number): void { this.kept.delete(run); }
+  forget_all(): void { this.kept.clear(); }
 
   // Brings a run's curves up to date. `from` and `to`: null for all.
   async update(run: number, names: string[], from: number | null, to: number | null, generation: number): Promise<void> {
+    // Records that are gone are not shown even where the new ones do not come.
+    if (this.kept.get(run)?.generation !== generation) this.forget(run);
     const old = this.kept.get(run), window = `${from}-${to}`;
-    const whole = !old || old.generation !== generation || old.window !== window || names.some((n) => !old.names.has(n));
+    const whole = !old || old.window !== window || names.some((n) => !old.names.has(n));
     const big = old && Math.max(0, ...[...old.points.values()].map((p) => p.length)) > 2 * MOST;
     if (whole || big) return this.fetch_all(run, names, from, to);
     if (to !== null && old.last >= to) return;
     // The newest step again: its evaluation comes after its record.
     const more = await api.curves(run, names, old.last, to, MOST);
-    if (more.generation !== old.generation) return this.fetch_all(run, names, from, to);
+    if (more.generation !== old.generation) {
+      this.forget(run);
+      return this.fetch_all(run, names, from, to);
+    }
     for (const curve of more.curves) {
       const points = old.points.get(curve.name) ?? [];
       const end = points.length > 0 ? points[points.length - 1].x : -1;

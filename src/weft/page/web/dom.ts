@@ -24,7 +24,7 @@ export function put(element: Element, ...children: Child[]): void {
 
 // A number: as people read it, with the exact one beside it for programs and on hovering.
 export function value(key: string, x: number | null | undefined, unit: Unit = ""): HTMLElement {
-  const exact = x === null || x === undefined ? "" : String(x);
+  const exact = typeof x === "number" ? String(x) : "";
   return h("data", { value: exact, "data-key": key, "data-value": exact, title: exact, class: "number" }, format(x, unit));
 }
 

@@ -45,7 +45,7 @@ export function duration(s: number): string {
 }
 
 export function format(x: number | null | undefined, unit: Unit = ""): string {
-  if (x === null || x === undefined || Number.isNaN(x)) return MISSING;
+  if (typeof x !== "number" || Number.isNaN(x)) return MISSING;  // a file may have anything in a number's place
   if (!Number.isFinite(x)) return x > 0 ? "∞" : "−∞";
   switch (unit) {
     case "count": return count(x);

@@ -9,7 +9,8 @@ export interface HeatData {
   rows: string[];
   columns: string[];               // each with what it is: "step 12", "expert 3"
   values: (number | null)[][];     // [row][column]
-  log?: boolean;                   // of numbers that differ by orders of magnitude
+  log?: boolean;                   // of numbers that differ by orders of magnitude; 0 has the least colour
+  gap?(row: number, column: number): string;  // what it means that there is no number
   axis: [string, string];          // what stands below the first and the last column
 }
 
@@ -43,8 +44,13 @@ export class HeatMap {
     if (signature === this.signature) return;
     this.signature = signature;
     this.data = data;
-    let low = Infinity, high = -Infinity;
-    for (const row of data.values) for (const x of row) if (x !== null && (!data.log || x > 0)) {
+    let low = Infinity, high = -Infinity, with_zero = false;
+    for (const row of data.values) for (const x of row) {
+      if (x === null) continue;
+      if (data.log && x <= 0) {
+        with_zero = true;
+        continue;
+      }
       low = Math.min(low, x);
       high = Math.max(high, x);
     }
@@ -56,7 +62,7 @@ export class HeatMap {
       ctx.fillStyle = heat(i / 99);
       ctx.fillRect(i, 0, 1, 1);
     }
-    put(this.scale, value(`${data.key}.least`, this.range[0], data.unit), ramp, value(`${data.key}.greatest`, this.range[1], data.unit), data.log && " logarithmic");
+    put(this.scale, value(`${data.key}.least`, this.range[0], data.unit), ramp, value(`${data.key}.greatest`, this.range[1], data.unit), data.log && (with_zero ? " logarithmic, 0 as the least" : " logarithmic"));
     put(this.axis, h("span", {}, data.axis[0]), data.columns.length > 1 && h("span", {}, data.axis[1]));
     this.tell();
     this.draw();
@@ -65,6 +71,7 @@ export class HeatMap {
 
   private share(x: number): number {
     const [low, high] = this.range;
+    if (this.data!.log && x <= 0) return 0;
     if (high <= low) return 0.5;
     return this.data!.log ? Math.log(x / low) / Math.log(high / low) : (x - low) / (high - low);
   }
@@ -94,7 +101,7 @@ export class HeatMap {
         ctx.fillText(shortened(ctx, data.rows[r], left - 8), 0, (r + 0.5) * high);
       }
       row.forEach((x, i) => {
-        if (x === null || (data.log && x <= 0)) return this.draw_gap(ctx, edge(i), r * high, cell - gap_x, high - gap_y, c.grid);
+        if (x === null) return this.draw_gap(ctx, edge(i), r * high, cell - gap_x, high - gap_y, c.grid);
         ctx.fillStyle = heat(this.share(x));
         ctx.fillRect(edge(i), r * high, Math.max(0.5, edge(i + 1) - edge(i) - gap_x), high - gap_y);
       });
@@ -138,7 +145,10 @@ export class HeatMap {
     const data = this.data!;
     if (this.at && (this.at[0] >= data.rows.length || this.at[1] >= data.columns.length)) this.at = null;
     if (!this.at) put(this.readout, this.hint);
-    else put(this.readout, `${data.rows[this.at[0]]}, ${data.columns[this.at[1]]}: `, value(data.key, data.values[this.at[0]][this.at[1]], data.unit));
+    else {
+      const [row, column] = this.at, x = data.values[row][column];
+      put(this.readout, `${data.rows[row]}, ${data.columns[column]}: `, value(data.key, x, data.unit), x === null && data.gap && ` ${data.gap(row, column)}`);
+    }
     this.canvas.setAttribute("aria-label", `${data.rows.length} rows, ${data.columns.length} columns, from ${format(this.range[0], data.unit)} to ${format(this.range[1], data.unit)}`);
   }
 }

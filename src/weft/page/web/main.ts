@@ -20,19 +20,22 @@ import { Panel, State } from "./state";
 import { toolbar } from "./toolbar";
 import { View } from "./view";
 
-const HEAT_COLUMNS = 120, OFTEN_MS = 1000, MACHINE_MS = 2000, HIDDEN_MS = 15000;
+const HEAT_COLUMNS = 120, HEAT_MS = 10000, NO_HEAT_MS = 30000, DETAILS_MS = 2000, MACHINE_MS = 2000, HIDDEN_MS = 15000;
 
 const view = new View();
 const s: State = { view, now: 0, lines: [], shown: [], run: null, names: [], curves: new CurveStore(), plan: null, heat: null, machine: null };
 let clock_ahead_s = 0;      // the server's clock beside this one
-let plan_of = "", heat_of = "", counts = "";
+let plan_of = "", counts = "";
 let details_old = true;     // something of the run with the details is another than when it was asked
 let names_old = true;
+let runs_old = true;        // perhaps another server answers, which numbers runs in its own way
+let told: api.Change[] = [];  // the last message of the stream
 let connected = true, problem = "", asked = false;
 
 const panels: Panel[] = [progress_panel(), learning_panel(view), speed_panel(view), memory_panel(), waits_panel(view), events_panel(), machine_panel(),
   experts_panel(view), gradients_panel(), others_panel(view, () => refresh()), tensors_panel(), recipe_panel()];
-const sections = panels.map((p) => h("section", { id: p.id, hidden: true, "aria-labelledby": `${p.id}-title` }, h("h2", { id: `${p.id}-title` }, p.title), p.body));
+const broken = panels.map(() => h("p", { class: "why", role: "status", hidden: true }));
+const sections = panels.map((p, i) => h("section", { id: p.id, hidden: true, "aria-labelledby": `${p.id}-title` }, h("h2", { id: `${p.id}-title` }, p.title), broken[i], p.body));
 const links = panels.map((p) => h("a", { href: `#${p.id}`, hidden: true, click: (e) => jump(e, p.id) }, p.title));
 const title = h("h1", {}, "weft"), where = h("p", { class: "path" }), notice = h("p", { class: "notice", role: "alert", hidden: true });
 const run_list = new RunList((run) => look_at(run), overlay), bar = toolbar(view);
@@ -55,11 +58,14 @@ function keep_choice(): void {
 function look_at(run: number): void {
   if (s.shown[0] === run) return;
   s.shown = [run, ...s.shown.slice(1).filter((r) => r !== run)];
-  Object.assign(s, { run: null, names: [], plan: null, heat: null });
-  details_old = names_old = true;
-  plan_of = heat_of = counts = "";
+  forget_details();
   keep_choice();
   refresh();
+}
+function forget_details(): void {
+  Object.assign(s, { run: null, names: [], plan: null, heat: null });
+  details_old = names_old = true;
+  plan_of = counts = "";
 }
 function overlay(run: number, yes: boolean): void {
   s.shown = yes ? [...s.shown.filter((r) => r !== run), run] : s.shown.filter((r) => r !== run);
@@ -85,7 +91,7 @@ function refresh(): void {
         problem = "";
       } catch (error) {
         problem = error instanceof api.Refused ? error.message : "The server does not answer.";
-        if (error instanceof api.Refused && error.status === 404) details_old = true;
+        details_old = names_old = true;
       }
       draw();
       await new Promise((done) => setTimeout(done, 150));
@@ -96,43 +102,68 @@ function refresh(): void {
 }
 
 async function ask(): Promise<void> {
-  if (s.lines.length === 0) await ask_runs();
+  if (runs_old || s.lines.length === 0) await ask_runs();
   if (s.shown.length === 0) return;
   const main = s.shown[0];
   if (details_old) {
     details_old = false;
     const run = await api.run(main);
-    if (run.run !== s.shown[0]) return;
+    if (main !== s.shown[0]) return;
+    if (run.id !== line_of(main)?.id) return ask_anew();
     s.run = run;
     set_clock(run.now);
   }
   if (names_old) {
     names_old = false;
-    s.names = (await api.names(main)).names;
+    const names = (await api.names(main)).names;
+    if (main !== s.shown[0]) return;
+    s.names = names;
   }
   draw();
   const wanted = [...new Set(panels.flatMap((p) => p.wants?.(s.names) ?? []))];
   for (const run of s.shown) {
-    const generation = s.lines.find((l) => l.run === run)?.generation ?? 0;
+    const generation = line_of(run)?.generation ?? 0;
     await s.curves.update(run, wanted, view.from, view.to, generation);
+    if (s.curves.generation(run) !== generation) return ask_anew();
   }
   ask_plan(main);
   await ask_heat(main);
 }
 
+const line_of = (run: number): api.RunLine | undefined => s.lines.find((l) => l.run === run);
+
+// What was just asked of a run by its number does not fit to what is known of it: the next round begins with the list of runs.
+function ask_anew(): void {
+  runs_old = details_old = names_old = again = true;
+}
+
+// A run that is shown stays so whatever its number is now.
 async function ask_runs(): Promise<void> {
-  const answer = await api.runs();
+  runs_old = false;
+  const answer = await api.runs().catch((error: unknown) => {
+    runs_old = true;
+    throw error;
+  });
+  const of = (id: string | null | undefined): number | undefined => answer.runs.find((l) => l.id === id)?.run;
+  const is_a_number = (r: number | undefined): r is number => r !== undefined;
+  const moved = s.lines.length > 0 && (s.lines.length !== answer.runs.length || s.lines.some((l) => of(l.id) !== l.run));
+  if (moved) {
+    const before = s.shown[0], shown = s.shown.map((run) => of(line_of(run)?.id));
+    s.shown = shown.filter(is_a_number);
+    s.curves.forget_all();
+    if (shown[0] !== before) forget_details();
+  }
   s.lines = answer.runs;
   set_clock(answer.now);
-  const { main, over } = chosen(), of = (id: string | null): number | undefined => answer.runs.find((l) => l.id === id)?.run;
+  take_over(told);
   if (s.shown.length > 0 || answer.runs.length === 0) return;
-  const first = of(main) ?? answer.runs.find((l) => l.state === "running")?.run ?? answer.runs[0].run;
-  s.shown = [first, ...over.map(of).filter((r): r is number => r !== undefined && r !== first)];
+  const { main, over } = chosen(), first = of(main) ?? answer.runs.find((l) => l.state === "running")?.run ?? answer.runs[0].run;
+  s.shown = [first, ...over.map(of).filter(is_a_number).filter((r) => r !== first)];
 }
 
 // It may take seconds, so nothing waits for it.
 function ask_plan(run: number): void {
-  const of = `${run} ${s.run?.attempts.length}`;
+  const of = `${s.run?.id} ${s.run?.attempts.length}`;
   if (plan_of === of) return;
   plan_of = of;
   api.plan(run).catch((e: unknown): api.Plan => ({ available: false, reason: String((e as Error).message), world: 0, axes: {}, num_params: 0, classes: [] })).then((plan) => {
@@ -142,11 +173,24 @@ function ask_plan(run: number): void {
   }, () => undefined);
 }
 
+// A map that grows is asked for now and then; one that is not there may come to be.
+let heat_asked = { of: "", last: 0, at: 0 };
+let heat_timer: number | undefined;
+
 async function ask_heat(run: number): Promise<void> {
-  const last = s.curves.last_step(run), of = `${run} ${s.run?.generation} ${view.from} ${view.to} ${last}`;
-  if (heat_of === of || (s.heat && !s.heat.available && heat_of.split(" ")[0] === String(run))) return;
-  heat_of = of;
-  s.heat = await api.heat(run, view.from, view.to, HEAT_COLUMNS);
+  const of = `${line_of(run)?.id} ${line_of(run)?.generation} ${view.from} ${view.to}`, last = s.curves.last_step(run), known = heat_asked;
+  if (s.heat && known.of === of && (s.heat.available && known.last === last)) return;
+  const wait = s.heat && known.of === of ? known.at + (s.heat.available ? HEAT_MS : NO_HEAT_MS) - Date.now() : 0;
+  clearTimeout(heat_timer);
+  if (wait > 0) {
+    heat_timer = setTimeout(() => { if (!document.hidden) refresh(); }, wait);
+    return;
+  }
+  const heat = await api.heat(run, view.from, view.to, HEAT_COLUMNS);
+  if (run !== s.shown[0]) return;
+  heat_asked = { of, last, at: Date.now() };
+  s.heat = heat;
+  if (!heat.available) heat_timer = setTimeout(() => { if (!document.hidden) refresh(); }, NO_HEAT_MS);
 }
 
 function set_clock(now: number): void {
@@ -154,28 +198,40 @@ function set_clock(now: number): void {
 }
 
 let details_at = 0;
+let details_timer: number | undefined;
 
 function on_changes(now: number, changes: api.Change[]): void {
   set_clock(now);
-  if (changes.some((c) => !s.lines.some((l) => l.run === c.run))) s.lines = [];
+  told = changes;
+  if (changes.some((c) => !line_of(c.run))) runs_old = true;
+  if (!runs_old) take_over(changes);
+  if (!document.hidden) refresh();
+}
+
+function take_over(changes: api.Change[]): void {
   for (const c of changes) {
-    const line = s.lines.find((l) => l.run === c.run);
+    const line = line_of(c.run);
     if (!line) continue;
-    if (line.generation !== c.generation) {
-      s.curves.forget(c.run);
-      if (c.run === s.shown[0]) heat_of = "";
-    }
+    if (line.generation !== c.generation) s.curves.forget(c.run);
     Object.assign(line, { generation: c.generation, state: c.state, step: c.step, total: c.total, eta_s: c.eta_s, latest: c.latest });
     if (c.run !== s.shown[0]) continue;
     const other = `${c.generation} ${c.state} ${c.events} ${c.attempts} ${c.checkpoints}`;
     // What stands in records alone need not be asked for at every message.
-    if (other !== counts || (c.step !== s.run?.step && Date.now() - details_at > 2 * OFTEN_MS)) {
-      counts = other;
-      details_at = Date.now();
-      details_old = names_old = true;
+    const wait = other !== counts ? 0 : details_at + DETAILS_MS - Date.now();
+    if (other === counts && c.step === s.run?.step) continue;
+    clearTimeout(details_timer);
+    if (wait > 0) {
+      details_timer = setTimeout(() => {
+        details_at = Date.now();
+        details_old = names_old = true;
+        if (!document.hidden) refresh();
+      }, wait);
+      continue;
     }
+    counts = other;
+    details_at = Date.now();
+    details_old = names_old = true;
   }
-  if (!document.hidden) refresh();
 }
 
 async function watch_machine(): Promise<void> {
@@ -211,12 +267,25 @@ function show(): void {
   run_list.show(s.lines, s.shown);
   panels.forEach((panel, i) => {
     // Shown first: a chart measures its place.
-    sections[i].hidden = false;
-    const any = panel.update(s);
-    sections[i].hidden = links[i].hidden = !any;
+    sections[i].hidden = panel.body.hidden = false;
+    sections[i].hidden = links[i].hidden = !updated(panel, broken[i]);
   });
   bar.hidden = s.names.length === 0;
   document.documentElement.dataset.ready = asked ? "yes" : "no";
+}
+
+// Files may say anything: what one panel cannot show leaves the others as they are.
+function updated(panel: Panel, why: HTMLElement): boolean {
+  let text = "", any = true;
+  try {
+    any = panel.update(s);
+  } catch (error) {
+    text = `This cannot be shown: the run's files have something unexpected in it (${(error as Error).message}).`;
+  }
+  why.hidden = text === "";
+  panel.body.hidden = text !== "";
+  if (why.textContent !== text) why.textContent = text;
+  return any;
 }
 
 function title_of(run: api.Run): string {
@@ -236,7 +305,8 @@ on_colours_changed(() => {
   for (const panel of panels) panel.redraw?.();
 });
 const stream = new api.Stream(on_changes, (yes) => {
-  if (yes && !connected) details_old = names_old = true;  // what happened meanwhile
+  told = [];  // its numbers may be those of another server
+  if (yes) runs_old = details_old = names_old = true;  // what happened meanwhile
   connected = yes;
   draw();
 });
@@ -251,7 +321,7 @@ addEventListener("pagehide", () => stream.close());
 addEventListener("pageshow", (event) => { if (event.persisted) look(); });
 // The title of a tab in the background goes on.
 setInterval(() => {
-  if (document.hidden && s.run) void api.run(s.run.run).then((run) => { document.title = title_of(run); }, () => undefined);
+  if (document.hidden && s.run) void api.run(s.run.run).then((run) => { if (run.id === s.run?.id) document.title = title_of(run); }, () => undefined);
 }, HIDDEN_MS);
 look();
 void watch_machine();

@@ -22,7 +22,7 @@ export class RunList {
         h("span", { "data-cell": `state-${l.run}` }), h("span", { "data-cell": `step-${l.run}`, class: "number" }), h("span", { "data-cell": `left-${l.run}` }), h("span", { "data-cell": `loss-${l.run}` }),
         h("label", {}, h("input", { type: "checkbox", checked: at >= 0, disabled: main, "aria-label": `Draw the curves of ${l.name}`, change: (e) => this.overlay(l.run, (e.target as HTMLInputElement).checked) }),
           at >= 0 && shown.length > 1 && swatch(at))];
-    }), [lines.map((l) => [l.run, l.name]), shown]);
+    }), [lines.map((l) => [l.run, l.id, l.name]), shown]);
     for (const l of lines) {
       this.cell(`state-${l.run}`, state_of(l.state));
       this.cell(`step-${l.run}`, `${whole(l.step)}${l.total ? ` / ${whole(l.total)}` : ""}`);

@@ -1,4 +1,5 @@
 // Do all experts have work?
+import { Num } from "../api";
 import { h } from "../dom";
 import { HeatMap } from "../heat";
 import { Panel, State } from "../state";
@@ -32,10 +33,15 @@ export function experts_panel(view: View): Panel {
   };
 }
 
-function load_of(s: State): { name: string; tokens: number[] }[] {
-  const of = (field: string, what: string): { name: string; tokens: number[] }[] => {
-    const layers = s.run?.latest?.[field];
-    return Array.isArray(layers) ? layers.map((tokens: number[], i) => ({ name: `${what} ${i}`, tokens })).filter((l) => Array.isArray(l.tokens) && l.tokens.length > 0) : [];
+interface Load { name: string; tokens: Num[] }
+
+// A record is what stands in the file: what is no number there is none here.
+function load_of(s: State): Load[] {
+  const of = (field: string, what: string): Load[] => {
+    const layers: unknown = s.run?.latest?.[field];
+    if (!Array.isArray(layers)) return [];
+    return layers.map((row: unknown, i): Load => ({ name: `${what} ${i}`, tokens: Array.isArray(row) ? row.map((x: unknown) => (typeof x === "number" ? x : null)) : [] }))
+      .filter((l) => l.tokens.some((x) => x !== null));
   };
   return [...of("expert_load", "layer"), ...of("mtp_expert_load", "mtp layer")];
 }

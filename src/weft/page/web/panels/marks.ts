@@ -12,7 +12,7 @@ function of_event(e: RunEvent): Happening {
   const bad = e.event === "ended" ? !GOOD_CAUSES.includes(String(e.cause)) : ["nonfinite", "corrupted", "hang", "spike"].includes(e.event);
   const step = number(e.step) ?? number(e.newest_step) ?? number(e.saved_step);
   const symbols: Record<string, string> = { started: "↻", ended: bad ? "✕" : "■", finished: "✓", stopped: "■", spike: "▲", nonfinite: "✕", corrupted: "✕", hang: "✕", straggler: "◔", straggler_over: "○", layout: "⇄", fleet: "⇄", waiting: "…" };
-  return { time: e.time, step, symbol: symbols[e.event] ?? "•", kind: e.event.replace(/_/g, " "), text: sentence(e), bad };
+  return { time: number(e.time), step, symbol: symbols[e.event] ?? "•", kind: e.event.replace(/_/g, " "), text: sentence(e), bad };
 }
 
 // The fields of an event in the order that they are written, but those that have a column.
@@ -27,15 +27,19 @@ function plain(key: string, v: unknown): string {
   return v === null ? "–" : typeof v === "object" ? JSON.stringify(v) : String(v);
 }
 
+// A supervisor tells of the same beginnings and ends as the run does, and says more.
+function told(run: Run, event: string, time: number | null): boolean {
+  const within_s = 30;
+  return time !== null && run.events.some((e) => e.event === event && e.time !== null && Math.abs(e.time - time) < within_s);
+}
+
 // Newest first.
 export function happenings(run: Run): Happening[] {
   const all = run.events.map(of_event);
-  // A supervisor tells of the same beginnings and ends, and says more.
-  const told = (event: string, time: number | null, within_s: number): boolean => time !== null && run.events.some((e) => e.event === event && e.time !== null && Math.abs(e.time - time) < within_s);
   for (const a of run.attempts) {
-    const where = [a.ranks !== null ? `${a.ranks} rank${a.ranks === 1 ? "" : "s"}` : "", a.host && `on ${a.host}`].filter((t) => t).join(" ");
-    if (!told("started", a.began, 30)) all.push({ time: a.began, step: a.from_step ?? null, symbol: a.attempt > 1 ? "↻" : "▶", kind: `attempt ${a.attempt} begins`, text: where, bad: false });
-    if ((a.ended === null && a.status === null) || told("ended", a.ended, 30)) continue;
+    const where = [a.ranks ? `${a.ranks} rank${a.ranks === 1 ? "" : "s"}` : "", a.host && `on ${a.host}`].filter((t) => t).join(" ");
+    if (!told(run, "started", a.began)) all.push({ time: a.began, step: a.from_step ?? null, symbol: a.attempt > 1 ? "↻" : "▶", kind: `attempt ${a.attempt} begins`, text: where, bad: false });
+    if ((a.ended === null && a.status === null) || told(run, "ended", a.ended)) continue;
     const bad = a.status !== 0 && a.status !== 75 && a.status !== 130;
     all.push({ time: a.ended, step: null, symbol: bad ? "✕" : a.status === 0 ? "✓" : "■", kind: `attempt ${a.attempt} ends`, text: [a.status !== null && `status ${a.status}`, a.reason].filter((t) => t).join(": "), bad });
   }
@@ -47,6 +51,6 @@ export function happenings(run: Run): Happening[] {
 export function marks_of(run: Run): Mark[] {
   const marks = run.events.filter((e) => !["finished", "stopped", "fleet", "waiting", "straggler_over"].includes(e.event) && !(e.event === "started" && number(e.attempt) === 1))
     .map(of_event).filter((x) => x.step !== null).map(({ step, symbol, bad }): Mark => ({ step: step!, symbol, bad, quiet: false }));
-  const restarts = run.attempts.filter((a) => a.attempt > 1 && a.from_step != null).map((a): Mark => ({ step: a.from_step!, symbol: "↻", bad: false, quiet: false }));
+  const restarts = run.attempts.filter((a) => a.attempt > 1 && a.from_step != null && !told(run, "started", a.began)).map((a): Mark => ({ step: a.from_step!, symbol: "↻", bad: false, quiet: false }));
   return [...run.checkpoints.map((c): Mark => ({ step: c.step, symbol: "◆", bad: false, quiet: true })), ...restarts, ...marks];
 }

@@ -14,7 +14,7 @@ const CHARTS = 6;  // drawn before anybody asks
 export function others_panel(view: View, ask: () => void): Panel {
   const list = new Table("Other metrics", [{ name: "Name" }, { name: "Last", numeric: true }, { name: "At step", numeric: true }, { name: "Curve" }]);
   const grid = new ChartGrid(view), once = new Once();
-  let drawn: Set<string> | null = null, of = -1;
+  let drawn: Set<string> | null = null, of = "";
 
   const is_other = (n: Name): boolean => n.kind !== "task" && ![...LEARNING, ...SPEED].includes(n.name) && !is_wait(n.name) && n.points > 0;
   // What says something by itself comes first; numbers of single layers are drawn where somebody asks.
@@ -29,9 +29,9 @@ export function others_panel(view: View, ask: () => void): Panel {
     update(s) {
       const others = s.names.filter(is_other);
       if (others.length === 0) return false;
-      if (drawn === null || of !== s.run?.run) {
+      if (drawn === null || of !== (s.run?.id ?? "")) {
         drawn = first_drawn(others);
-        of = s.run?.run ?? -1;
+        of = s.run?.id ?? "";
         ask();
       }
       if (once.changed([of, others.map((n) => n.name), [...drawn]])) {

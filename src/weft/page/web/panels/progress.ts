@@ -58,5 +58,6 @@ function layout_of(run: Run): string {
   if (!run.layout) return run.ranks ? `${run.ranks} ranks` : "";
   const axes = Object.entries(run.layout).filter(([axis, n]) => axis !== "zero_stage" && n > 1).map(([axis, n]) => `${axis} ${n}`);
   if (run.layout.zero_stage) axes.push(`ZeRO ${run.layout.zero_stage}`);
-  return `${run.ranks ?? 1} rank${(run.ranks ?? 1) === 1 ? "" : "s"}${axes.length > 0 ? ` (${axes.join(" × ")})` : ""}`;
+  const ranks = run.ranks || 1;  // 0: not known
+  return `${ranks} rank${ranks === 1 ? "" : "s"}${axes.length > 0 ? ` (${axes.join(" × ")})` : ""}`;
 }
