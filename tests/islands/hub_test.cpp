@@ -1,5 +1,7 @@
 // The hub, beside islands that say what a test wants.
 #include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
 
 #include <cmath>
 #include <future>
@@ -9,6 +11,7 @@
 #include "support.h"
 #include "weft/checkpoint/word_sum.h"
 #include "weft/islands/island_hub.h"
+#include "weft/records/clock.h"
 
 namespace weft {
 namespace {
@@ -45,6 +48,7 @@ class WorkingHub {
       std::this_thread::sleep_for(std::chrono::milliseconds(5));
     EXPECT_SAYS(told(), text);
   }
+  int port() const { return hub_.port(); }
   bool ended() { return served_.get(); }
   int64_t rounds() const { return hub_.rounds(); }
 
@@ -71,7 +75,7 @@ class FakeIsland {
   FakeIsland(const WorkingHub& hub, int64_t number, int64_t rounds, std::vector<Numbers> outer)
       : channel_(IslandChannel::connect(hub.address(), kHubSecret, 5)),
         hello_{.number = number,
-               .rounds = rounds,
+               .age = {.rounds = rounds, .step = 2 * rounds, .since = rounds},
                .state = state_of(outer),
                .settings = kSettings,
                .model = "a model",
@@ -83,29 +87,37 @@ class FakeIsland {
 
   Welcome meet(bool with_momentum = false) {
     say(channel_, hello_);
-    const Welcome welcome = hear_welcome(channel_);
-    if (welcome.what == Welcome::Do::give)
-      for (const Numbers& fragment : outer_) {
-        send(fragment);
-        if (with_momentum) send(Numbers(fragment.size(), 0));
-      }
+    std::optional<Welcome> heard;
+    while (!(heard = hear_welcome(channel_))) ++waits_;
+    const Welcome welcome = *heard;
+    if (welcome.what == Welcome::Do::give) give(with_momentum && hello_.age.rounds > 0);
     if (welcome.what == Welcome::Do::take) take(with_momentum);
     return welcome;
   }
+  void give(bool with_momentum = false) {
+    for (const Numbers& fragment : outer_) {
+      send(fragment);
+      if (with_momentum) send(Numbers(fragment.size(), 0));
+    }
+  }
+  int64_t step() const { return step_; }  // of the last mean
+  int waits() const { return waits_; }
   void take(bool with_momentum = false) {
     for (Numbers& fragment : outer_) {
       fragment = receive(fragment.size());
       if (with_momentum) receive(fragment.size());
     }
   }
-  Reply offer(int64_t round, const Numbers& numbers) {
-    say_offer(channel_, round);
+  Reply offer(int64_t round, const Numbers& numbers, int64_t step = 0) {
+    say(channel_, Offer{.round = round, .step = step > 0 ? step : 2 * round});
     const Reply reply = hear_reply(channel_);
     if (!reply.is_late) send(numbers);
     return reply;
   }
   Numbers mean(int64_t round, size_t size, int64_t islands) {
-    const Mean mean = hear_mean(channel_);
+    Mean mean;
+    while (mean.round == 0) mean = hear_mean(channel_);
+    step_ = mean.step;
     EXPECT_EQ(mean.round, round);
     EXPECT_EQ(mean.islands, islands);
     return receive(size);
@@ -122,6 +134,8 @@ class FakeIsland {
   IslandChannel channel_;
   Hello hello_;
   std::vector<Numbers> outer_;
+  int waits_ = 0;
+  int64_t step_ = 0;
 };
 
 const std::vector<Numbers> kFirst{{1, 2, 3}, {4}};
@@ -152,6 +166,59 @@ TEST(IslandHub, BeginsWithTheWeightsOfTheFirstThatComes) {
   EXPECT_EQ(b.outer(), kFirst);
 }
 
+// However long that takes: it is told to wait.
+TEST(IslandHub, LetsOthersWaitWhileTheFirstGivesItsWeights) {
+  WorkingHub hub(0.1);
+  FakeIsland a(hub, 0, 0, kFirst), b(hub, 1, 0, kFirst);
+  say(a.channel(), a.hello());
+  EXPECT_EQ(hear_welcome(a.channel())->what, Welcome::Do::give);
+  auto other = std::async(std::launch::async, [&] { return b.meet().what; });
+  std::this_thread::sleep_for(std::chrono::milliseconds(60));
+  a.give();
+  EXPECT_EQ(other.get(), Welcome::Do::go);
+  EXPECT_GT(b.waits(), 0);
+}
+
+// Islands that were without the hub are not at the same step: all go on at the furthest.
+TEST(IslandHub, TellsTheStepOfTheFurthestIsland) {
+  WorkingHub hub;
+  FakeIsland a(hub, 0, 0, kFirst), b(hub, 1, 0, kFirst);
+  a.meet();
+  b.meet();
+  a.offer(1, {1, 1, 1}, 8);
+  b.offer(1, {1, 1, 1}, 6);
+  a.mean(1, 3, 2);
+  b.mean(1, 3, 2);
+  EXPECT_EQ(a.step(), 8);
+  EXPECT_EQ(b.step(), 8);
+  a.offer(2, {1}, 8);
+  b.offer(2, {1}, 8);
+  a.mean(2, 1, 2);
+  FakeIsland again(hub, 1, 0, kFirst);
+  EXPECT_EQ(again.meet().age, (OuterAge{.rounds = 2, .step = 8, .since = 1}));
+}
+
+// Strangers that connect and say nothing, more than the hub bears, and are still there when it ends.
+TEST(IslandHub, IsNotHeldByStrangersThatSayNothing) {
+  std::vector<Descriptor> strangers;
+  const double began = now_s();
+  {
+    WorkingHub hub;
+    for (int i = 0; i < 80; ++i) {
+      Descriptor fd(::socket(AF_INET, SOCK_STREAM, 0));
+      sockaddr_in to = {};
+      to.sin_family = AF_INET;
+      to.sin_port = htons(uint16_t(hub.port()));
+      to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+      ASSERT_EQ(::connect(fd, reinterpret_cast<const sockaddr*>(&to), sizeof to), 0);
+      strangers.push_back(std::move(fd));
+    }
+    FakeIsland a(hub, 0, 0, kFirst);
+    EXPECT_EQ(a.meet().what, Welcome::Do::give);
+  }
+  EXPECT_LT(now_s() - began, 8);  // each may be silent for 10 s
+}
+
 // With momentum, what a late island takes is the outer step by torch's formula (outer_step_test.cpp).
 TEST(IslandHub, MakesTheOuterStepForThoseThatComeLate) {
   WorkingHub hub(0.1, {.lr = 0.5, .momentum = 0.5});
@@ -163,7 +230,7 @@ TEST(IslandHub, MakesTheOuterStepForThoseThatComeLate) {
   FakeIsland b(hub, 1, 0, kFirst);
   const Welcome welcome = b.meet(true);
   EXPECT_EQ(welcome.what, Welcome::Do::take);
-  EXPECT_EQ(welcome.rounds, 1);
+  EXPECT_EQ(welcome.age, (OuterAge{.rounds = 1, .step = 2, .since = 1}));
   EXPECT_EQ(welcome.counted, 0);
   EXPECT_EQ(b.outer(), (std::vector<Numbers>{{0.25, 2, 3}, {4}}));
 }
@@ -177,7 +244,7 @@ TEST(IslandHub, GoesOnWithoutAnIslandThatIsAbsentAndWithItAgain) {
   EXPECT_EQ(a.mean(1, 3, 1), (Numbers{7, 7, 7}));
   const Reply late = b.offer(1, {});
   EXPECT_TRUE(late.is_late);
-  EXPECT_EQ(late.rounds, 1);
+  EXPECT_EQ(late.age.rounds, 1);
   b.take();
   EXPECT_EQ(b.outer()[0], (Numbers{7, 7, 7}));
   a.offer(2, {1});
@@ -236,7 +303,7 @@ TEST(IslandHub, RefusesNumbersThatAreNotFinite) {
   FakeIsland a(hub, 0, 0, kFirst);
   a.meet();
   a.offer(1, {1, std::numeric_limits<float>::quiet_NaN(), 1});
-  EXPECT_SAYS(testing::error_of<RefusedIsland>([&] { hear_mean(a.channel()); }), "not finite");
+  EXPECT_SAYS(testing::error_of<RefusedIsland>([&] { a.mean(1, 3, 1); }), "not finite");
   EXPECT_EQ(hub.rounds(), 0);
 }
 

@@ -264,17 +264,17 @@ TEST(Islands, OneWhoseLinkVanishesBeforeTheMeanDoesNotCountTwice) {
     std::vector<std::vector<std::byte>> numbers;
     {
       IslandChannel channel = IslandChannel::accept(accept_within(listener, 20), kSecretOfTests, 20);
-      EXPECT_EQ(hear_hello(channel).rounds, 0);
-      say(channel, Welcome{.what = Welcome::Do::go, .rounds = 0, .counted = 0});
-      EXPECT_EQ(hear_offer(channel), 1);
-      say(channel, Reply{.is_late = false, .rounds = 0, .counted = 0});
+      EXPECT_EQ(hear_hello(channel).age.rounds, 0);
+      say(channel, Welcome{});
+      EXPECT_EQ(hear_offer(channel).round, 1);
+      say(channel, Reply{});
       numbers.push_back(channel.receive().content);  // all: the model is small
     }
     IslandChannel channel = IslandChannel::accept(accept_within(listener, 20), kSecretOfTests, 20);
-    EXPECT_EQ(hear_hello(channel).rounds, 0);
-    say(channel, Welcome{.what = Welcome::Do::take, .rounds = 1, .counted = 1});
+    EXPECT_EQ(hear_hello(channel).age.rounds, 0);
+    say(channel, Welcome{.what = Welcome::Do::take, .age = {.rounds = 1, .step = 4, .since = 1}, .counted = 1});
     channel.send(IslandChannel::Kind::numbers, numbers[0]);
-    EXPECT_EQ(hear_offer(channel), 0);  // farewell
+    EXPECT_EQ(hear_offer(channel).round, 0);  // farewell
   });
   const std::string address = fmt::format("127.0.0.1:{}", listener.port);
   EXPECT_TRUE(train_island(dir / "0", address, 0, with_islands(1, {"islands.sync_every=4"})));

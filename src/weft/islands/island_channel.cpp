@@ -18,6 +18,7 @@ namespace weft {
 namespace {
 
 constexpr size_t kNonceBytes = 32, kHeadBytes = 8, kHashBytes = 16;
+constexpr double kLookForStop_s = 0.2;
 constexpr std::string_view kGreeting = "weft islands 1\n";
 
 struct FreeAddresses {
@@ -65,8 +66,18 @@ bool wait_for(int socket, short events, double seconds) {
   }
 }
 
+// As wait_for, and looks meanwhile whether it is to stop. Throws StoppedWaiting.
+bool wait_unless(const std::function<bool()>& stopped, int socket, short events, double seconds) {
+  for (const double until = now_s() + seconds;;) {
+    if (stopped && stopped()) throw StoppedWaiting("the run is asked to stop");
+    const double left = until - now_s();
+    if (wait_for(socket, events, stopped ? std::min(left, kLookForStop_s) : left)) return true;
+    if (now_s() >= until) return false;
+  }
+}
+
 // Connects without waiting longer than so many seconds. None: it could not.
-Descriptor connect_to(const addrinfo& to, double patience_s, int& reason) {
+Descriptor connect_to(const addrinfo& to, double patience_s, const std::function<bool()>& stopped, int& reason) {
   Descriptor socket(::socket(to.ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   reason = errno;
   if (socket < 0) return Descriptor();
@@ -74,7 +85,7 @@ Descriptor connect_to(const addrinfo& to, double patience_s, int& reason) {
   reason = errno;
   if (reason != EINPROGRESS) return Descriptor();
   reason = ETIMEDOUT;
-  if (!wait_for(socket, POLLOUT, patience_s)) return Descriptor();
+  if (!wait_unless(stopped, socket, POLLOUT, patience_s)) return Descriptor();
   socklen_t length = sizeof reason;
   if (::getsockopt(socket, SOL_SOCKET, SO_ERROR, &reason, &length) != 0 || reason != 0) return Descriptor();
   return socket;
@@ -97,8 +108,8 @@ void append_bytes(std::vector<std::byte>& to, std::span<const std::byte> bytes) 
 
 }  // namespace
 
-IslandChannel::IslandChannel(Descriptor socket, double patience_s)
-    : socket_(std::move(socket)), patience_s_(patience_s), peer_(peer_of(socket_)) {
+IslandChannel::IslandChannel(Descriptor socket, double patience_s, std::function<bool()> stopped)
+    : socket_(std::move(socket)), patience_s_(patience_s), stopped_(std::move(stopped)), peer_(peer_of(socket_)) {
   const int yes = 1;
   ::setsockopt(socket_, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes);
   // A link that vanishes while nothing is said is found out before the next exchange.
@@ -107,22 +118,35 @@ IslandChannel::IslandChannel(Descriptor socket, double patience_s)
   for (const auto& [option, value] : kKeepAlive) ::setsockopt(socket_, IPPROTO_TCP, option, &value, sizeof value);
 }
 
-IslandChannel IslandChannel::connect(const std::string& address, std::string_view secret, double patience_s) {
+IslandChannel IslandChannel::connect(const std::string& address, std::string_view secret, double patience_s,
+                                     std::function<bool()> stopped) {
+  const double until = now_s() + patience_s;
   const Addresses all = addresses_of(address, false);
   int reason = 0;
   for (const addrinfo* one = all.get(); one != nullptr; one = one->ai_next)
-    if (Descriptor socket = connect_to(*one, patience_s, reason); socket >= 0) {
-      IslandChannel channel(std::move(socket), patience_s);
+    if (Descriptor socket = connect_to(*one, std::max(0.0, until - now_s()), stopped, reason); socket >= 0) {
+      IslandChannel channel(std::move(socket), patience_s, std::move(stopped));
+      channel.finish_within(until - now_s());
       channel.agree_on_key(End::island, secret);
+      channel.have_time();
       return channel;
     }
   throw ChannelError(fmt::format("no hub answers at {}: {}", address, std::strerror(reason)));
 }
 
 IslandChannel IslandChannel::accept(Descriptor socket, std::string_view secret, double patience_s) {
-  IslandChannel channel(std::move(socket), patience_s);
+  IslandChannel channel(std::move(socket), patience_s, {});
+  channel.finish_within(patience_s);
   channel.agree_on_key(End::hub, secret);
+  channel.have_time();
   return channel;
+}
+
+void IslandChannel::finish_within(double seconds) { until_s_ = now_s() + seconds; }
+
+// Until the socket is ready, for as long as the other end may be silent.
+bool IslandChannel::wait(short events) {
+  return wait_unless(stopped_, socket_, events, std::clamp(until_s_ - now_s(), 0.0, patience_s_));
 }
 
 void IslandChannel::agree_on_key(End end, std::string_view secret) {
@@ -158,7 +182,7 @@ void IslandChannel::agree_on_key(End end, std::string_view secret) {
     write_all(proof("island"));
     try {
       read_all(told);
-    } catch (const ChannelError&) {
+    } catch (const StoppedWaiting&) { throw; } catch (const ChannelError&) {
       throw StrangerError(fmt::format("the hub at {} has ended the connection: has it the same secret?", peer_));
     }
     if (!is_same_hash(told, proof("hub")))
@@ -230,7 +254,7 @@ void IslandChannel::write_all(std::span<const std::byte> bytes) {
     if (n < 0 && errno == EINTR) continue;
     if (n < 0 && errno != EAGAIN && errno != EWOULDBLOCK) fail(fmt::format("takes no more: {}", std::strerror(errno)));
     if (n < 0) {
-      if (!wait_for(socket_, POLLOUT, patience_s_)) fail(fmt::format("has taken nothing for {:.3g} s", patience_s_));
+      if (!wait(POLLOUT)) fail(fmt::format("has taken nothing for {:.3g} s", patience_s_));
       continue;
     }
     sent_bytes_ += n;
@@ -245,11 +269,12 @@ void IslandChannel::read_all(std::span<std::byte> bytes) {
     if (n == 0) fail("has ended the connection");
     if (n < 0 && errno != EAGAIN && errno != EWOULDBLOCK) fail(fmt::format("is gone: {}", std::strerror(errno)));
     if (n < 0) {
-      if (!wait_for(socket_, POLLIN, patience_s_)) fail(fmt::format("has said nothing for {:.3g} s", patience_s_));
+      if (!wait(POLLIN)) fail(fmt::format("has said nothing for {:.3g} s", patience_s_));
       continue;
     }
     received_bytes_ += n;
     bytes = bytes.subspan(size_t(n));
+    if (now_s() > until_s_) fail("takes too long");
   }
 }
 

@@ -11,6 +11,8 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
+#include <limits>
 #include <span>
 #include <string>
 #include <string_view>
@@ -28,6 +30,11 @@ class ChannelError : public Error {
  public:
   using Error::Error;
 };
+// Whoever waits is asked to stop.
+class StoppedWaiting : public ChannelError {
+ public:
+  using ChannelError::ChannelError;
+};
 // The other end does not know the secret.
 class StrangerError : public ChannelError {
  public:
@@ -37,7 +44,7 @@ class StrangerError : public ChannelError {
 inline constexpr size_t kLeastSecretBytes = 16;
 
 // One thread at a time, but cut(). A call that waits for the other end throws ChannelError once nothing has come or
-// gone for `patience_s`.
+// gone for `patience_s`, and StoppedWaiting within 0.2 s of when `stopped` is true.
 class IslandChannel {
  public:
   enum class Kind : uint32_t { words = 1, numbers = 2 };
@@ -48,8 +55,9 @@ class IslandChannel {
   };
   enum class End : uint8_t { island, hub };
 
-  // Connects to host:port, and shows and asks for the secret. Blocks.
-  static IslandChannel connect(const std::string& address, std::string_view secret, double patience_s);
+  // Connects to host:port, and shows and asks for the secret, all of which may take `patience_s`. Blocks.
+  static IslandChannel connect(const std::string& address, std::string_view secret, double patience_s,
+                               std::function<bool()> stopped = {});
   // The same on the hub's side of a connection that was accepted.
   static IslandChannel accept(Descriptor socket, std::string_view secret, double patience_s);
 
@@ -63,6 +71,9 @@ class IslandChannel {
   // Whether something comes within so many seconds.
   bool is_readable(double within_s) const;
   void be_patient_for(double seconds) { patience_s_ = seconds; }
+  // All that waits from now on may take so many seconds together, however little comes at a time.
+  void finish_within(double seconds);
+  void have_time() { until_s_ = kNever_s; }  // no more so
   // Ends the connection, from any thread: who waits on it finds out.
   void cut() const;
 
@@ -71,7 +82,9 @@ class IslandChannel {
   const std::string& peer() const { return peer_; }  // "10.0.0.2:40312"
 
  private:
-  IslandChannel(Descriptor socket, double patience_s);
+  static constexpr double kNever_s = std::numeric_limits<double>::infinity();
+  IslandChannel(Descriptor socket, double patience_s, std::function<bool()> stopped);
+  bool wait(short events);
   void write_all(std::span<const std::byte> bytes);
   void read_all(std::span<std::byte> bytes);
   void agree_on_key(End end, std::string_view secret);
@@ -79,7 +92,8 @@ class IslandChannel {
   [[noreturn]] void fail(const std::string& what) const;
 
   Descriptor socket_;
-  double patience_s_;
+  double patience_s_, until_s_ = kNever_s;
+  std::function<bool()> stopped_;  // none: never
   std::string peer_;
   End end_ = End::island;
   KeyedHash key_{};

@@ -1,5 +1,9 @@
 #include "weft/islands/island_hub.h"
 
+#include <fcntl.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -14,7 +18,7 @@ namespace {
 
 constexpr double kLook_s = 0.1;          // between two looks at what others have done
 constexpr double kMostHandshake_s = 10;  // a stranger may hold a connection for so long
-constexpr size_t kMoreSessions = 16;     // beside those of islands
+constexpr int64_t kMostStrangers = 64;   // connections of those who have not shown yet that they know the secret
 
 std::vector<float> floats_of(std::span<const std::byte> bytes, OuterSpec::Wire wire) {
   std::vector<float> numbers(bytes.size() / (wire == OuterSpec::Wire::f32 ? 4 : 2));
@@ -50,18 +54,19 @@ IslandHub::IslandHub(Spec spec)
 
 IslandHub::~IslandHub() {
   ends_ = true;
-  {
-    const std::lock_guard lock(mutex_);
-    for (const Island& island : islands_)
-      if (island.channel != nullptr) island.channel->cut();
-  }
+  for (Session& session : sessions_) session.cut();
   news_.notify_all();
   reap(true);
 }
 
 int64_t IslandHub::rounds() const {
   const std::lock_guard lock(mutex_);
-  return rounds_;
+  return age_.rounds;
+}
+
+void IslandHub::Session::cut() {
+  is_cut = true;
+  ::shutdown(socket, SHUT_RDWR);
 }
 
 bool IslandHub::all_done() const {
@@ -90,25 +95,33 @@ bool IslandHub::serve(const std::atomic<bool>& stop) {
     Descriptor socket = accept_within(listener_, kLook_s);
     reap(false);
     if (socket < 0) continue;
-    if (sessions_.size() >= islands_.size() + kMoreSessions) {
-      tell(fmt::format("{} is turned away: there are {} connections already", peer_of(socket), sessions_.size()));
-      continue;
-    }
+    make_room();
     Session& session = sessions_.emplace_back();
+    session.socket = Descriptor(::fcntl(socket, F_DUPFD_CLOEXEC, 0));
     session.thread = std::thread([this, &session, fd = std::make_shared<Descriptor>(std::move(socket))] {
-      serve_connection(std::move(*fd));
+      serve_connection(std::move(*fd), session);
+      ::shutdown(session.socket, SHUT_RDWR);  // the other end is to know now, not when the session is reaped
       session.is_over = true;
     });
   }
   return all_done();
 }
 
-void IslandHub::serve_connection(Descriptor socket) {
+// Of strangers, for one more connection.
+void IslandHub::make_room() {
+  const auto is_strange = [](const Session& s) { return !s.is_cut && !s.is_proven && !s.is_over; };
+  if (std::count_if(sessions_.begin(), sessions_.end(), is_strange) < kMostStrangers) return;
+  const auto oldest = std::find_if(sessions_.begin(), sessions_.end(), is_strange);
+  if (oldest != sessions_.end()) oldest->cut();
+}
+
+void IslandHub::serve_connection(Descriptor socket, Session& session) {
   const std::string who = peer_of(socket);
+  const double until = now_s() + kMostHandshake_s;
   try {
-    IslandChannel channel =
-        IslandChannel::accept(std::move(socket), spec_.secret, std::min(spec_.timeout_s, kMostHandshake_s));
-    channel.be_patient_for(spec_.timeout_s);
+    IslandChannel channel = IslandChannel::accept(std::move(socket), spec_.secret, kMostHandshake_s);
+    session.is_proven = true;
+    channel.finish_within(until - now_s());
     serve_island(channel);
   } catch (const StrangerError& e) {
     tell(fmt::format("refused: {}", e.what()));
@@ -119,6 +132,8 @@ void IslandHub::serve_connection(Descriptor socket) {
 
 void IslandHub::serve_island(IslandChannel& channel) {
   const Hello hello = hear_hello(channel);
+  channel.have_time();
+  channel.be_patient_for(spec_.timeout_s);
   try {
     require_alike(hello);
   } catch (const RefusedIsland& e) {
@@ -134,7 +149,7 @@ void IslandHub::serve_island(IslandChannel& channel) {
     island.is_done = false;
     take_back(island);
   }
-  tell(fmt::format("island {} is here, from {}, after {} rounds", hello.number, channel.peer(), hello.rounds));
+  tell(fmt::format("island {} is here, from {}, after {} rounds", hello.number, channel.peer(), hello.age.rounds));
   const auto leave = [&] {
     const std::lock_guard lock(mutex_);
     if (island.channel == &channel) island.channel = nullptr;
@@ -172,20 +187,26 @@ void IslandHub::meet(IslandChannel& channel, const Hello& hello) {
   State state;
   {
     std::unique_lock lock(mutex_);
-    news_.wait(lock, [&] { return !is_taking_ || ends_; });
-    welcome.rounds = std::max<int64_t>(0, rounds_);
+    while (!news_.wait_for(lock, std::chrono::duration<double>(spec_.timeout_s / 4),
+                           [&] { return !is_taking_ || ends_; })) {
+      lock.unlock();
+      say_wait(channel);
+      lock.lock();
+    }
+    if (ends_) return;
+    if (age_.rounds >= 0) welcome.age = age_;
     welcome.counted = islands_[size_t(hello.number)].counted;
-    if (hello.rounds > rounds_) {
+    if (hello.age.rounds > age_.rounds) {
       welcome.what = Welcome::Do::give;
       is_taking_ = true;
-    } else if (hello.rounds < rounds_ || hello.state != state_hash()) {
+    } else if (hello.age.rounds < age_.rounds || hello.state != state_hash()) {
       welcome.what = Welcome::Do::take;
       state = state_;
     }
   }
   if (welcome.what != Welcome::Do::give) {
     say(channel, welcome);
-    return give_to(channel, state);
+    return give_to(channel, state, welcome.age.rounds > 0);
   }
   try {
     say(channel, welcome);
@@ -213,20 +234,21 @@ void IslandHub::take_from(IslandChannel& channel, const Hello& hello) {
   for (const int64_t size : spec_.sizes) {
     auto fragment = std::make_shared<Fragment>();
     fragment->outer = receive(size);
-    if (spec_.outer.momentum > 0) fragment->momentum = receive(size);
+    if (spec_.outer.momentum > 0)
+      fragment->momentum = hello.age.rounds > 0 ? receive(size) : std::vector<float>(size_t(size));
     state.push_back(std::move(fragment));
   }
-  tell(fmt::format("the outer weights are those of island {}, after {} rounds", hello.number, hello.rounds));
+  tell(fmt::format("the outer weights are those of island {}, after {} rounds", hello.number, hello.age.rounds));
   const std::lock_guard lock(mutex_);
   state_ = std::move(state);
-  rounds_ = hello.rounds;
+  age_ = hello.age;
   is_taking_ = false;
   for (Island& island : islands_) take_back(island);  // it was for a round that is over
   news_.notify_all();
 }
 
 // Nothing where the state has no fragments.
-void IslandHub::give_to(IslandChannel& channel, const State& state) const {
+void IslandHub::give_to(IslandChannel& channel, const State& state, bool with_momentum) const {
   const auto send = [&](const std::vector<float>& numbers) {
     for (size_t at = 0; at < numbers.size(); at += size_t(kChunkWeights))
       channel.send(IslandChannel::Kind::numbers,
@@ -234,7 +256,7 @@ void IslandHub::give_to(IslandChannel& channel, const State& state) const {
   };
   for (const auto& fragment : state) {
     send(fragment->outer);
-    send(fragment->momentum);
+    if (with_momentum) send(fragment->momentum);
   }
 }
 
@@ -242,8 +264,8 @@ void IslandHub::serve_rounds(IslandChannel& channel, int64_t number) {
   for (;;) {
     while (!channel.is_readable(kLook_s))  // it trains, for as long as it takes
       if (ends_) return;
-    const int64_t round = hear_offer(channel);
-    if (round == 0) {
+    const Offer offer = hear_offer(channel);
+    if (offer.round == 0) {
       tell(fmt::format("island {} has done all its steps", number));
       const std::lock_guard lock(mutex_);
       islands_[size_t(number)].is_present = false;
@@ -251,25 +273,26 @@ void IslandHub::serve_rounds(IslandChannel& channel, int64_t number) {
       news_.notify_all();
       return;
     }
-    if (!serve_round(channel, number, round)) return;
+    if (!serve_round(channel, number, offer)) return;
   }
 }
 
 // False: the hub ends, or has refused what it sends.
-bool IslandHub::serve_round(IslandChannel& channel, int64_t number, int64_t round) {
+bool IslandHub::serve_round(IslandChannel& channel, int64_t number, const Offer& offer) {
+  const int64_t round = offer.round;
   Reply reply;
   State state;
   {
     const std::lock_guard lock(mutex_);
     Island& island = islands_[size_t(number)];
     if (island.channel != &channel) throw ChannelError(fmt::format("{} has another connection now", channel.peer()));
-    reply = {.is_late = round != rounds_ + 1, .rounds = rounds_, .counted = island.counted};
+    reply = {.is_late = round != age_.rounds + 1, .age = age_, .counted = island.counted};
     if (reply.is_late) state = state_;
     island.is_present = true;
   }
   say(channel, reply);
   if (reply.is_late) {
-    give_to(channel, state);
+    give_to(channel, state, reply.age.rounds > 0);
     return true;
   }
   const int64_t size = spec_.sizes[size_t((round - 1) % int64_t(spec_.sizes.size()))];
@@ -281,12 +304,13 @@ bool IslandHub::serve_round(IslandChannel& channel, int64_t number, int64_t roun
     return false;
   }
   std::shared_ptr<const std::vector<float>> mean;
-  Mean told{.round = round, .islands = 0};
+  Mean told{.round = round};
   {
     std::unique_lock lock(mutex_);
     Island& island = islands_[size_t(number)];
-    if (rounds_ + 1 == round && island.channel == &channel) {
+    if (age_.rounds + 1 == round && island.channel == &channel) {
       island.sent = std::move(sent);
+      island.step = offer.step;
       island.has_sent = true;
       last_news_s_ = now_s();
       if (first_sent_s_ == 0) first_sent_s_ = last_news_s_;
@@ -295,10 +319,11 @@ bool IslandHub::serve_round(IslandChannel& channel, int64_t number, int64_t roun
     }
     if (ends_) return false;
     // Too late, or another state has come: the island says hello again, and hears of it.
-    if (island.counted != round || rounds_ != round)
+    if (island.counted != round || age_.rounds != round)
       throw ChannelError(fmt::format("round {} has ended without island {}", round, number));
     mean = mean_;
     told.islands = in_mean_;
+    told.step = age_.step;
   }
   say(channel, told);
   const bool is_narrow = spec_.outer.wire == OuterSpec::Wire::bf16;
@@ -333,7 +358,7 @@ std::vector<float> IslandHub::receive_sent(IslandChannel& channel, int64_t size)
 void IslandHub::wait_end_of(std::unique_lock<std::mutex>& lock, int64_t round, IslandChannel& channel,
                             const Island& island) {
   double said_s = now_s();
-  while (!ends_ && rounds_ + 1 == round && island.channel == &channel) {
+  while (!ends_ && age_.rounds + 1 == round && island.channel == &channel) {
     if (is_round_over()) return end_round();
     news_.wait_for(lock, std::chrono::duration<double>(std::min(kLook_s, spec_.timeout_s / 4)));
     if (now_s() - said_s < spec_.timeout_s / 4) continue;
@@ -359,7 +384,8 @@ void IslandHub::take_back(Island& island) {
 }
 
 void IslandHub::end_round() {
-  const int64_t round = rounds_ + 1;
+  const int64_t round = age_.rounds + 1;
+  int64_t furthest = 0;
   auto& place = state_[size_t((round - 1) % int64_t(state_.size()))];
   auto next = std::make_shared<Fragment>(*place);
   auto mean = std::make_shared<std::vector<float>>(next->outer.size());
@@ -369,6 +395,7 @@ void IslandHub::end_round() {
     if (island.has_sent) {
       all.push_back(&island.sent);
       island.counted = round;
+      furthest = std::max(furthest, island.step);
     } else if (std::exchange(island.is_present, false) && !island.is_done) {
       tell(fmt::format("round {}: island {} is absent, and left out until it comes back", round, k));
     }
@@ -385,7 +412,7 @@ void IslandHub::end_round() {
   for (Island& island : islands_) take_back(island);
   place = std::move(next);
   mean_ = std::move(mean);
-  rounds_ = round;
+  age_.add_round(furthest);
   news_.notify_all();
 }
 

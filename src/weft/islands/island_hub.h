@@ -20,8 +20,9 @@ namespace weft {
 // Keeps nothing on a disk: each island has the outer weights and momentum, and a hub that begins anew takes them from
 // the island whose are of most rounds. Rounds follow each other, each of one fragment. A round ends when all islands
 // that are present have sent their numbers, or when, after the first has, nothing more has come for timeout_s: who has
-// not sent is then absent, and is not waited for until it comes back. Memory: 8 bytes for each weight (4 without
-// momentum), and 4 for each weight of a fragment and island.
+// not sent is then absent, and is not waited for until it comes back. Who has not shown yet that it knows the secret
+// does not keep islands out: of too many such connections the oldest is ended, and each has 10 s to say hello. Memory:
+// 8 bytes for each weight (4 without momentum), and 4 for each weight of a fragment and island.
 class IslandHub {
  public:
   struct Spec {
@@ -52,21 +53,25 @@ class IslandHub {
   struct Island {
     bool is_present = true, is_done = false, has_sent = false;
     int64_t counted = 0;               // the last round that had its numbers
+    int64_t step = 0;                  // that it was after when it offered these
     std::vector<float> sent;           // of the open round, while has_sent
     IslandChannel* channel = nullptr;  // the newest
   };
   struct Session {
     std::thread thread;
-    std::atomic<bool> is_over{false};
+    Descriptor socket;  // of its own, so that it can be ended from here
+    bool is_cut = false;
+    std::atomic<bool> is_proven{false}, is_over{false};
+    void cut();
   };
-  void serve_connection(Descriptor socket);
+  void serve_connection(Descriptor socket, Session& session);
   void serve_island(IslandChannel& channel);
   void require_alike(const Hello& hello);
   void meet(IslandChannel& channel, const Hello& hello);
   void take_from(IslandChannel& channel, const Hello& hello);
-  void give_to(IslandChannel& channel, const State& state) const;
+  void give_to(IslandChannel& channel, const State& state, bool with_momentum) const;
   void serve_rounds(IslandChannel& channel, int64_t number);
-  bool serve_round(IslandChannel& channel, int64_t number, int64_t round);
+  bool serve_round(IslandChannel& channel, int64_t number, const Offer& offer);
   std::vector<float> receive_sent(IslandChannel& channel, int64_t size);
   void wait_end_of(std::unique_lock<std::mutex>& lock, int64_t round, IslandChannel& channel, const Island& island);
   bool is_round_over() const;
@@ -75,6 +80,7 @@ class IslandHub {
   bool all_done() const;
   std::string state_hash() const;
   void reap(bool all);
+  void make_room();
   void tell(const std::string& text);
 
   const Spec spec_;
@@ -84,7 +90,7 @@ class IslandHub {
   std::atomic<bool> ends_{false};
   // Under mutex_:
   std::vector<Island> islands_;
-  int64_t rounds_ = -1;  // that state_ is of; -1: there is none yet
+  OuterAge age_{.rounds = -1};  // of state_; -1: there is none yet
   bool is_taking_ = false;
   std::string data_;  // that the first island has said
   State state_;

@@ -19,15 +19,22 @@ constexpr double kMoment_s = 2;          // for a hub that was away
 
 }  // namespace
 
-IslandMember::IslandMember(Spec spec, OuterState& state, int64_t rounds)
-    : spec_(std::move(spec)), state_(state), rounds_(rounds) {}
+IslandMember::IslandMember(Spec spec, OuterState& state, const OuterAge& age)
+    : spec_(std::move(spec)), state_(state), age_(age) {}
 
-int64_t IslandMember::rounds_of_all() const {
-  return spec_.last_step / spec_.steps_of_round + state_.layout().num_fragments() - 1;
+// Whether nothing is left to exchange: of the rounds after the last step there is one for each fragment.
+bool IslandMember::is_at_end(int64_t step) const {
+  return step >= spec_.last_step && age_.step >= spec_.last_step &&
+         age_.rounds >= age_.since + state_.layout().num_fragments() - 1;
 }
 
-int64_t IslandMember::step_of_round(int64_t round) const {
-  return std::min(spec_.last_step, round * spec_.steps_of_round);
+// Whether a round of a fragment is to follow what was taken.
+bool IslandMember::is_open(int64_t fragment, int64_t step) const {
+  if (step < spec_.last_step) return true;
+  if (hub_.age.step < spec_.last_step) return false;  // this island is done
+  for (int64_t round = hub_.age.rounds + 1; round < hub_.age.since + state_.layout().num_fragments(); ++round)
+    if (state_.layout().fragment_of(round) == fragment) return true;
+  return false;
 }
 
 // What the first rank says, on all of them.
@@ -35,6 +42,10 @@ double IslandMember::told(double by_first) const {
   double number = leads() ? by_first : 0;
   spec_.world.all_reduce({&number, DType::f64, {1}}).wait();
   return number;
+}
+
+void IslandMember::tell_all(OuterAge& age) const {
+  for (int64_t* number : {&age.rounds, &age.step, &age.since}) *number = int64_t(told(double(*number)));
 }
 
 void IslandMember::share_refusal() {
@@ -48,35 +59,49 @@ void IslandMember::hang_up() {
   channel_.reset();
 }
 
-// Calls f on the first rank. False on all: the connection is lost.
+// Calls f on the first rank. False on all: the connection is lost, or the run is to stop.
 bool IslandMember::attempt(const std::function<void()>& f) {
-  bool good = true;
+  bool good = true, stops = false;
   if (leads()) {
     try {
       if (!channel_) throw ChannelError("there is no connection");
       f();
-    } catch (const ChannelError& e) {
+    } catch (const StoppedWaiting&) { stops = true; } catch (const ChannelError& e) {
       spec_.tell(fmt::format("the connection to the hub is lost: {}", e.what()));
       hang_up();
       good = false;
     } catch (const RefusedIsland& e) { refusal_ = e.what(); }
   }
-  good = told(good ? 1 : 0) > 0;
+  const double how = told(stops ? 2 : good ? 1 : 0);
   share_refusal();
-  return good;
+  if (how > 1) heed_stop();
+  return how == 1;
+}
+
+void IslandMember::heed_stop() {
+  if (leads() && !is_stopped_) spec_.tell("the run is asked to stop: it does not wait for this exchange");
+  is_stopped_ = true;
+  hang_up();
 }
 
 int64_t IslandMember::begin(int64_t step, bool must) {
-  for (int tries = 0; tries < kMostTries; ++tries) {
+  has_changed_ = false;
+  step = catch_up(step, must);
+  if (!is_alone_ && !is_stopped_ && step >= spec_.last_step) step = exchange_due(step);
+  sent_to_begin_ = sent_bytes();
+  return step;
+}
+
+int64_t IslandMember::catch_up(int64_t step, bool must) {
+  for (int tries = 0; tries < kMostTries && !is_stopped_; ++tries) {
     const Next next = meet();
-    if (next == Next::alone && must)
+    if (next == Next::alone && must && !is_stopped_)
       throw ConfigError(
           fmt::format("no hub answers at islands.address = \"{}\" within {} s; start it: weft islands "
                       "RECIPE",
                       spec_.address, spec_.timeout_s));
     if (next == Next::alone || next == Next::go) return step;
-    const bool came = next == Next::give ? give() : take(step);
-    if (came) return next == Next::take && step >= spec_.last_step ? exchange(step) : step;
+    if (next == Next::give ? give() : take(step)) return step;
   }
   return step;
 }
@@ -86,22 +111,27 @@ IslandMember::Next IslandMember::meet() {
   std::vector<uint64_t> sum{state_.sum()};
   sum_over(spec_.world, sum);
   Next next = Next::alone;
+  bool stops = false;
   if (leads()) {
     hub_ = {};
     const double until = now_s() + (is_alone_ ? std::min(kMoment_s, spec_.timeout_s) : spec_.timeout_s);
     std::string why;
     do {
+      stops = spec_.stopped();
+      if (stops) break;
       try {
         Hello hello = spec_.hello;
-        hello.rounds = rounds_;
+        hello.age = age_;
         hello.state = state_text(sum[0]);
         hang_up();
-        channel_ = IslandChannel::connect(spec_.address, spec_.secret, std::max(0.1, until - now_s()));
+        channel_ = IslandChannel::connect(spec_.address, spec_.secret, std::max(0.1, until - now_s()), spec_.stopped);
         channel_->be_patient_for(spec_.timeout_s);
         say(*channel_, hello);
-        hub_ = hear_welcome(*channel_);
+        next = hear_next();
         has_met_ = true;
-        next = hub_.what == Welcome::Do::give ? Next::give : hub_.what == Welcome::Do::take ? Next::take : Next::go;
+        break;
+      } catch (const StoppedWaiting&) {
+        stops = true;
         break;
       } catch (const StrangerError& e) {  // later, its link may have vanished just then
         why = e.what();
@@ -117,34 +147,50 @@ IslandMember::Next IslandMember::meet() {
       hang_up();
       std::this_thread::sleep_for(std::chrono::duration<double>(kBetweenTries_s));
     } while (now_s() < until);
-    if (next == Next::alone && refusal_.empty() && !is_alone_)
+    if (next == Next::alone && refusal_.empty() && !is_alone_ && !stops)
       spec_.tell(fmt::format("WARNING: {}: this island trains on alone, and asks again at each exchange", why));
     if (next != Next::alone && is_alone_) spec_.tell("the hub is back");
   }
   share_refusal();
+  if (told(stops ? 1 : 0) > 0) heed_stop();
   next = Next(int(told(double(next))));
+  while (next == Next::wait) {  // another island gives: ranks hear of each other meanwhile
+    if (!attempt([&] { next = hear_next(); })) {
+      if (!is_stopped_) return meet();
+      next = Next::alone;
+    }
+    next = Next(int(told(double(next))));
+  }
   is_alone_ = next == Next::alone;
-  hub_.rounds = int64_t(told(double(hub_.rounds)));
+  tell_all(hub_.age);
   hub_.counted = int64_t(told(double(hub_.counted)));
   return next;
 }
 
+IslandMember::Next IslandMember::hear_next() {
+  const std::optional<Welcome> heard = hear_welcome(*channel_);
+  if (!heard) return Next::wait;
+  hub_ = *heard;
+  return hub_.what == Welcome::Do::give ? Next::give : hub_.what == Welcome::Do::take ? Next::take : Next::go;
+}
+
 int64_t IslandMember::exchange(int64_t step) {
-  bool is_last = step >= spec_.last_step;
-  for (int64_t left = is_last ? state_.layout().num_fragments() : 1; left > 0; --left) {
-    if (is_last && rounds_ >= rounds_of_all()) return step;  // nothing is left to exchange
+  has_changed_ = false;
+  return exchange_due(step);
+}
+
+int64_t IslandMember::exchange_due(int64_t step) {
+  while (!is_at_end(step)) {
     const Exchanged how = exchange_one(step);
-    if (how == Exchanged::no) return step;  // alone
-    if (how == Exchanged::yes) continue;
-    if (step < spec_.last_step) return step;  // and trains on from there
-    is_last = true;
-    left = rounds_of_all() - rounds_ + 1;
+    if (how == Exchanged::no) return step;         // alone
+    if (step < spec_.last_step) return step;       // and trains on from there
+    if (age_.step < spec_.last_step) return step;  // done; the others are not there yet
   }
   return step;
 }
 
 IslandMember::Exchanged IslandMember::exchange_one(int64_t& step) {
-  for (int tries = 0; tries < kMostTries; ++tries) {
+  for (int tries = 0; tries < kMostTries && !is_stopped_; ++tries) {
     if (told(channel_ ? 1 : 0) == 0) {
       const Next next = meet();
       if (next == Next::alone) return Exchanged::no;
@@ -160,65 +206,85 @@ IslandMember::Exchanged IslandMember::exchange_one(int64_t& step) {
 }
 
 IslandMember::Exchanged IslandMember::offer(int64_t& step) {
-  const int64_t round = rounds_ + 1, fragment = state_.layout().fragment_of(round);
+  const int64_t round = age_.rounds + 1, fragment = state_.layout().fragment_of(round);
   bool is_late = false;
   const bool heard = attempt([&] {
-    say_offer(*channel_, round);
+    say(*channel_, Offer{.round = round, .step = step});
     const Reply reply = hear_reply(*channel_);
     is_late = reply.is_late;
-    hub_.rounds = reply.rounds;
+    hub_.age = reply.age;
     hub_.counted = reply.counted;
   });
   if (!heard) return Exchanged::no;
   is_late = told(is_late ? 1 : 0) > 0;
-  hub_.rounds = int64_t(told(double(hub_.rounds)));
+  tell_all(hub_.age);
   hub_.counted = int64_t(told(double(hub_.counted)));
   if (is_late) return take(step) ? Exchanged::took : Exchanged::no;
   spec_.begin_to_write();
   if (!send_fragment(fragment, OuterState::What::sent)) return Exchanged::no;
-  const bool ended = attempt([&] {
-    if (const Mean mean = hear_mean(*channel_); mean.round != round)
-      throw ChannelError(fmt::format("the hub has ended round {}, not {}", mean.round, round));
-  });
-  if (!ended || !receive_fragment(fragment, OuterState::What::sent)) return Exchanged::no;
+  Mean mean;
+  bool good = true;
+  for (bool over = false; good && !over;) {  // a word at a time, so that ranks hear of each other meanwhile
+    good = attempt([&] {
+      mean = hear_mean(*channel_);
+      if (mean.round > 0 && mean.round != round)
+        throw ChannelError(fmt::format("the hub has ended round {}, not {}", mean.round, round));
+    });
+    over = told(double(mean.round)) > 0;
+  }
+  if (!good || !receive_fragment(fragment, OuterState::What::sent)) {
+    state_.keep_sent(fragment);  // it may have counted
+    return Exchanged::no;
+  }
   state_.step(fragment);
-  rounds_ = round;
+  age_.add_round(int64_t(told(double(mean.step))));
+  step = std::max(step, std::min(age_.step, spec_.last_step));
   spec_.has_written();
+  has_changed_ = true;
   return Exchanged::yes;
 }
 
 bool IslandMember::give() {
   for (int64_t f = 0; f < state_.layout().num_fragments(); ++f) {
     if (!send_fragment(f, OuterState::What::outer)) return false;
-    if (state_.spec().momentum > 0 && !send_fragment(f, OuterState::What::momentum)) return false;
+    if (age_.rounds > 0 && state_.spec().momentum > 0 && !send_fragment(f, OuterState::What::momentum)) return false;
   }
   return true;
 }
 
 // What the hub has counted of this island is in its weights; of rounds that it missed, what was learnt stays beside
-// them, if they are few.
+// them, if they are few, and a round is to follow in which it counts.
 bool IslandMember::take(int64_t& step) {
-  const int64_t missed = hub_.rounds - rounds_, counted_round = hub_.counted == rounds_ + 1 ? rounds_ + 1 : 0;
+  const int64_t missed = hub_.age.rounds - age_.rounds;
+  const int64_t counted_round = hub_.counted == age_.rounds + 1 ? hub_.counted : 0;
   const bool is_fresh = missed > 0 && missed - (counted_round > 0 ? 1 : 0) <= spec_.max_staleness;
+  const int64_t there = std::max(step, std::min(hub_.age.step, spec_.last_step));
+  bool stays = false;
   spec_.begin_to_write();
+  has_changed_ = true;
   for (int64_t f = 0; f < state_.layout().num_fragments(); ++f) {
     if (!receive_fragment(f, OuterState::What::outer) ||
-        (state_.spec().momentum > 0 && !receive_fragment(f, OuterState::What::momentum))) {
+        (hub_.age.rounds > 0 && state_.spec().momentum > 0 && !receive_fragment(f, OuterState::What::momentum))) {
       spec_.has_written();  // the fragments before: each is whole, and comes once more
       return false;
     }
     const bool is_counted = counted_round > 0 && state_.layout().fragment_of(counted_round) == f;
-    state_.take(f, is_fresh && !is_counted ? OuterState::Moved::stays : OuterState::Moved::goes);
+    const auto beside = is_counted ? OuterState::Moved::since_sent : OuterState::Moved::stays;
+    const bool is_kept = is_fresh && is_open(f, there);
+    stays = stays || is_kept;
+    state_.take(f, is_kept ? beside : OuterState::Moved::goes);
   }
-  const int64_t there = step_of_round(hub_.rounds);
   if (leads())
     spec_.tell(
         fmt::format("takes the outer weights of {} rounds, in place of those of {}: what it has learnt beside "
                     "them {}{}",
-                    hub_.rounds, rounds_, is_fresh ? "stays" : "is dropped",
-                    there > step ? fmt::format("; goes on at step {}, where the others were", there) : ""));
-  rounds_ = hub_.rounds;
-  step = std::max(step, there);
+                    hub_.age.rounds, age_.rounds, stays ? "stays" : "is dropped",
+                    there > step ? fmt::format("; goes on at step {}, where the others were", there)
+                    : step >= spec_.last_step && hub_.age.step < spec_.last_step
+                        ? fmt::format("; has done all its steps, the others {}", hub_.age.step)
+                        : ""));
+  age_ = hub_.age;
+  step = there;
   spec_.has_written();
   return true;
 }

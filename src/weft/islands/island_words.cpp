@@ -22,7 +22,8 @@ auto hear(IslandChannel& channel, const char* what, const F& f) {
     const std::string said = fields.string("say");
     if (said == "refusal") throw RefusedIsland(fields.string("why"));
     const std::string due = what;
-    if (said != due && !(said == "farewell" && due == "offer") && !(said == "wait" && due == "mean"))
+    if (said != due && !(said == "farewell" && due == "offer") &&
+        !(said == "wait" && (due == "mean" || due == "welcome")))
       throw ChannelError(fmt::format("{}: {} in place of \"{}\"", source, in_quotes(said), due));
     return f(fields);
   } catch (const FileError& e) { throw ChannelError(e.what()); }
@@ -32,17 +33,25 @@ int64_t round_in(const JsonFields& fields, const char* key, int64_t least = 0) {
   return fields.integer(key, {.min = least, .max = kMostRound});
 }
 
+OuterAge age_in(const JsonFields& fields) {
+  const OuterAge age{
+      .rounds = round_in(fields, "rounds"), .step = round_in(fields, "step"), .since = round_in(fields, "since")};
+  if (age.since > age.rounds) fields.fail("since", fmt::format("at most {}", age.rounds));
+  return age;
+}
+void put_age(nlohmann::json& json, const OuterAge& age) {
+  json["rounds"] = age.rounds;
+  json["step"] = age.step;
+  json["since"] = age.since;
+}
+
 }  // namespace
 
 void say(IslandChannel& channel, const Hello& h) {
-  say_json(channel, {{"say", "hello"},
-                     {"format", kWordsFormat},
-                     {"number", h.number},
-                     {"rounds", h.rounds},
-                     {"state", h.state},
-                     {"settings", h.settings},
-                     {"model", h.model},
-                     {"data", h.data}});
+  nlohmann::json json{{"say", "hello"},   {"format", kWordsFormat}, {"number", h.number}, {"state", h.state},
+                      {"model", h.model}, {"settings", h.settings}, {"data", h.data}};
+  put_age(json, h.age);
+  say_json(channel, json);
 }
 
 Hello hear_hello(IslandChannel& channel) {
@@ -50,7 +59,7 @@ Hello hear_hello(IslandChannel& channel) {
     if (f.integer("format", {.min = 1}) != kWordsFormat)
       f.fail("format", fmt::format("{}: take the same weft on both sides", kWordsFormat));
     return Hello{.number = f.integer("number", {.min = 0}),
-                 .rounds = round_in(f, "rounds"),
+                 .age = age_in(f),
                  .state = f.string("state"),
                  .settings = f.string("settings"),
                  .model = f.string("model"),
@@ -60,46 +69,48 @@ Hello hear_hello(IslandChannel& channel) {
 
 void say(IslandChannel& channel, const Welcome& w) {
   constexpr const char* kDo[] = {"go", "give", "take"};
-  say_json(channel, {{"say", "welcome"}, {"do", kDo[size_t(w.what)]}, {"rounds", w.rounds}, {"counted", w.counted}});
+  nlohmann::json json{{"say", "welcome"}, {"do", kDo[size_t(w.what)]}, {"counted", w.counted}};
+  put_age(json, w.age);
+  say_json(channel, json);
 }
 
-Welcome hear_welcome(IslandChannel& channel) {
-  return hear(channel, "welcome", [](const JsonFields& f) {
+std::optional<Welcome> hear_welcome(IslandChannel& channel) {
+  return hear(channel, "welcome", [](const JsonFields& f) -> std::optional<Welcome> {
+    if (f.string("say") == "wait") return {};
     const std::string what = f.string("do");
     if (what != "go" && what != "give" && what != "take") f.fail("do", "\"go\", \"give\" or \"take\"");
     return Welcome{.what = what == "go"     ? Welcome::Do::go
                            : what == "give" ? Welcome::Do::give
                                             : Welcome::Do::take,
-                   .rounds = round_in(f, "rounds"),
+                   .age = age_in(f),
                    .counted = round_in(f, "counted")};
   });
 }
 
 void say(IslandChannel& channel, const Reply& r) {
-  say_json(channel,
-           {{"say", "reply"}, {"do", r.is_late ? "late" : "send"}, {"rounds", r.rounds}, {"counted", r.counted}});
+  nlohmann::json json{{"say", "reply"}, {"do", r.is_late ? "late" : "send"}, {"counted", r.counted}};
+  put_age(json, r.age);
+  say_json(channel, json);
 }
 
 Reply hear_reply(IslandChannel& channel) {
   return hear(channel, "reply", [](const JsonFields& f) {
     const std::string what = f.string("do");
     if (what != "late" && what != "send") f.fail("do", "\"send\" or \"late\"");
-    return Reply{.is_late = what == "late", .rounds = round_in(f, "rounds"), .counted = round_in(f, "counted")};
+    return Reply{.is_late = what == "late", .age = age_in(f), .counted = round_in(f, "counted")};
   });
 }
 
 void say(IslandChannel& channel, const Mean& m) {
-  say_json(channel, {{"say", "mean"}, {"round", m.round}, {"islands", m.islands}});
+  say_json(channel, {{"say", "mean"}, {"round", m.round}, {"islands", m.islands}, {"step", m.step}});
 }
 
 Mean hear_mean(IslandChannel& channel) {
-  Mean mean;
-  while (mean.round == 0)
-    mean = hear(channel, "mean", [](const JsonFields& f) {
-      if (f.string("say") == "wait") return Mean();
-      return Mean{.round = round_in(f, "round", 1), .islands = f.integer("islands", {.min = 1})};
-    });
-  return mean;
+  return hear(channel, "mean", [](const JsonFields& f) {
+    if (f.string("say") == "wait") return Mean();
+    return Mean{
+        .round = round_in(f, "round", 1), .islands = f.integer("islands", {.min = 1}), .step = round_in(f, "step")};
+  });
 }
 
 void say_wait(IslandChannel& channel) { say_json(channel, {{"say", "wait"}}); }
@@ -108,12 +119,16 @@ void say_refusal(IslandChannel& channel, const std::string& why) {
   say_json(channel, {{"say", "refusal"}, {"why", why}});
 }
 
-void say_offer(IslandChannel& channel, int64_t round) { say_json(channel, {{"say", "offer"}, {"round", round}}); }
+void say(IslandChannel& channel, const Offer& o) {
+  say_json(channel, {{"say", "offer"}, {"round", o.round}, {"step", o.step}});
+}
 void say_farewell(IslandChannel& channel) { say_json(channel, {{"say", "farewell"}}); }
 
-int64_t hear_offer(IslandChannel& channel) {
-  return hear(channel, "offer",
-              [](const JsonFields& f) { return f.string("say") == "farewell" ? 0 : round_in(f, "round", 1); });
+Offer hear_offer(IslandChannel& channel) {
+  return hear(channel, "offer", [](const JsonFields& f) {
+    if (f.string("say") == "farewell") return Offer();
+    return Offer{.round = round_in(f, "round", 1), .step = round_in(f, "step")};
+  });
 }
 
 }  // namespace weft

@@ -2,8 +2,9 @@
 //
 //   island               hub
 //   Hello           ->
-//                   <-   Refusal; or Welcome. With "go" the island has what the hub has; with "give" it sends the outer
-//                        weights and momentum, for it is ahead; with "take" it gets them
+//                   <-   "wait", now and then, while another gives; Refusal; or Welcome. With "go" the island has what
+//                        the hub has; with "give" it sends the outer weights and momentum, for it is ahead; with "take"
+//                        it gets them
 //   Offer           ->   of the round that it would be of
 //                   <-   Reply: "send"; or "late", and the outer weights and momentum
 //   numbers         ->   of the round's fragment (OuterSpec::wire)
@@ -11,12 +12,15 @@
 //   Farewell        ->   all its steps are done
 //
 // The outer weights and momentum are sent fragment by fragment, of each the weights, then the momentum if there is any,
-// in f32. Lists of numbers are cut into messages of kChunkWeights.
+// in f32; of no rounds the weights alone, for nothing has moved. Lists of numbers are cut into messages of
+// kChunkWeights.
 #pragma once
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "weft/islands/island_channel.h"
+#include "weft/islands/outer_step.h"
 
 namespace weft {
 
@@ -24,7 +28,7 @@ inline constexpr int64_t kChunkWeights = int64_t{1} << 20;
 
 struct Hello {
   int64_t number = 0;
-  int64_t rounds = 0;       // that its outer weights are of
+  OuterAge age;             // of its outer weights
   std::string state;        // a hash of these
   std::string settings;     // shared_settings (recipe/islands.h), a line each
   std::string model, data;  // hashes of what is exchanged, and of the order of the samples
@@ -32,15 +36,21 @@ struct Hello {
 struct Welcome {
   enum class Do : uint8_t { go, give, take };
   Do what = Do::go;
-  int64_t rounds = 0;   // that the hub's are of
+  OuterAge age;         // of the hub's
   int64_t counted = 0;  // the last round that had this island's numbers
 };
 struct Reply {
   bool is_late = false;
-  int64_t rounds = 0, counted = 0;  // as Welcome
+  OuterAge age;  // as Welcome
+  int64_t counted = 0;
+};
+struct Offer {
+  int64_t round = 0;  // 0: farewell
+  int64_t step = 0;   // that the island is after
 };
 struct Mean {
-  int64_t round = 0, islands = 0;  // how many of them
+  int64_t round = 0, islands = 0;  // how many of them; round 0: "wait"
+  int64_t step = 0;                // that the furthest of them is after
 };
 
 void say(IslandChannel& channel, const Hello& hello);
@@ -49,7 +59,7 @@ void say(IslandChannel& channel, const Reply& reply);
 void say(IslandChannel& channel, const Mean& mean);
 void say_wait(IslandChannel& channel);
 void say_refusal(IslandChannel& channel, const std::string& why);
-void say_offer(IslandChannel& channel, int64_t round);
+void say(IslandChannel& channel, const Offer& offer);
 void say_farewell(IslandChannel& channel);
 
 // The hub does not take an island, and why.
@@ -60,9 +70,10 @@ class RefusedIsland : public Error {
 
 // All throw ChannelError for what is not due.
 Hello hear_hello(IslandChannel& channel);
-Welcome hear_welcome(IslandChannel& channel);  // also RefusedIsland
+// Also RefusedIsland. None, and a mean of round 0: "wait", to be heard again.
+std::optional<Welcome> hear_welcome(IslandChannel& channel);
+Mean hear_mean(IslandChannel& channel);
 Reply hear_reply(IslandChannel& channel);
-Mean hear_mean(IslandChannel& channel);      // waits as long as the hub says so
-int64_t hear_offer(IslandChannel& channel);  // the round; 0: farewell
+Offer hear_offer(IslandChannel& channel);
 
 }  // namespace weft

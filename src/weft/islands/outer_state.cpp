@@ -22,17 +22,20 @@ Run overlap_of(Run a, Run b) {
   return {first, std::max<int64_t>(0, end - first)};
 }
 
-int64_t rounds_in(const SafetensorsFile& file) {
-  const auto& data = file.metadata();
-  const auto found = data.find("rounds");
-  int64_t rounds = -1;
-  if (found != data.end()) {
-    const char* end = found->second.data() + found->second.size();
-    if (std::from_chars(found->second.data(), end, rounds).ptr != end) rounds = -1;
-  }
-  if (rounds < 0 || rounds > kMostRounds)
-    throw FileError(fmt::format("{}: does not say how many rounds of islands it is of", file.path().string()));
-  return rounds;
+OuterAge age_in(const SafetensorsFile& file) {
+  const auto number = [&](const char* key) {
+    const auto found = file.metadata().find(key);
+    int64_t n = -1;
+    if (found != file.metadata().end()) {
+      const char* end = found->second.data() + found->second.size();
+      if (std::from_chars(found->second.data(), end, n).ptr != end) n = -1;
+    }
+    if (n < 0 || n > kMostRounds)
+      throw FileError(
+          fmt::format("{}: does not say which rounds of islands it is of: {} is missing", file.path().string(), key));
+    return n;
+  };
+  return {.rounds = number("rounds"), .step = number("step"), .since = number("since")};
 }
 
 }  // namespace
@@ -59,7 +62,8 @@ OuterState::OuterState(const OuterLayout& layout, const OuterSpec& spec, ParamSt
                   .outer = std::vector<float>(elements),
                   .momentum = std::vector<float>(has_momentum() ? elements : 0),
                   .came = {},
-                  .came_momentum = {}};
+                  .came_momentum = {},
+                  .sent = {}};
       read_parts(memory_, block.master, [&](const Tensor& part, int64_t first_row) {
         for (int64_t r = 0; r < part.rows(); ++r)
           std::copy_n(part.as<float>() + r * part.row_stride, block.cols.count,
@@ -127,6 +131,23 @@ void OuterState::keep(What what, int64_t fragment, Run run, std::span<const floa
   }
 }
 
+void OuterState::keep_sent(int64_t fragment) {
+  for (Block& block : blocks_) {
+    if (block.at.fragment != fragment) continue;
+    block.sent.resize(block.outer.size());
+    read_parts(memory_, block.master, [&](const Tensor& part, int64_t first_row) {
+      for (int64_t r = 0; r < part.rows(); ++r)
+        for (int64_t c = 0; c < block.cols.count; ++c) {
+          const auto element = size_t((first_row + r) * block.cols.count + c);
+          const float master = part.as<float>()[r * part.row_stride + c];
+          block.sent[element] = spec_.wire == OuterSpec::Wire::f32
+                                    ? master
+                                    : block.outer[element] - float(bf16(block.outer[element] - master));
+        }
+    });
+  }
+}
+
 // `value_of(element, master)` is what a master becomes; each is asked for once.
 template <class F>
 void OuterState::write_masters(Block& block, const F& value_of) {
@@ -154,6 +175,7 @@ void OuterState::step(int64_t fragment) {
     }
     write_masters(block, [&](int64_t element, float) { return block.outer[size_t(element)]; });
     block.came = {};
+    block.sent = {};
   }
 }
 
@@ -161,14 +183,18 @@ void OuterState::take(int64_t fragment, Moved moved) {
   for (Block& block : blocks_) {
     if (block.at.fragment != fragment) continue;
     write_masters(block, [&](int64_t element, float master) {
-      const float before = block.outer[size_t(element)], now = block.came[size_t(element)];
-      if (moved == Moved::goes) return now;
+      const float now = block.came[size_t(element)];
+      if (moved == Moved::goes || (moved == Moved::since_sent && block.sent.empty())) return now;
+      const float before = (moved == Moved::stays ? block.outer : block.sent)[size_t(element)];
       return now == before ? master : float(double(now) + (double(master) - double(before)));
     });
     block.outer = std::move(block.came);
     block.came = {};
-    if (has_momentum()) block.momentum = std::move(block.came_momentum);
+    block.came_momentum.resize(block.momentum.size());
+    block.momentum = std::move(block.came_momentum);
     block.came_momentum = {};
+    // One that comes once more, because the connection broke behind it, keeps what it has kept.
+    block.sent = moved == Moved::since_sent && !block.sent.empty() ? block.outer : std::vector<float>();
   }
 }
 
@@ -194,7 +220,7 @@ uint64_t OuterState::sum() const {
   return sum;
 }
 
-SafetensorsLayout OuterState::file_layout(int64_t rounds) const {
+SafetensorsLayout OuterState::file_layout(const OuterAge& age) const {
   std::vector<TensorInFile> tensors;
   for (const ParamSpec& p : layout_.weights())
     for (const char* entry : {kOuterEntry, kMomentumEntry}) {
@@ -204,7 +230,10 @@ SafetensorsLayout OuterState::file_layout(int64_t rounds) const {
       tensors.push_back(std::move(t));
     }
   return SafetensorsLayout(kOuterFile, std::move(tensors),
-                           {{"format", "weft-outer"}, {"rounds", std::to_string(rounds)}});
+                           {{"format", "weft-outer"},
+                            {"rounds", std::to_string(age.rounds)},
+                            {"step", std::to_string(age.step)},
+                            {"since", std::to_string(age.since)}});
 }
 
 void OuterState::write(SharedWriter& writer) const {
@@ -223,10 +252,10 @@ void OuterState::write(SharedWriter& writer) const {
   }
 }
 
-int64_t OuterState::read(const std::filesystem::path& path) {
+OuterAge OuterState::read(const std::filesystem::path& path) {
   const SafetensorsFile file = SafetensorsFile::open(path);
-  const int64_t rounds = rounds_in(file);
-  const SafetensorsLayout expected = file_layout(rounds);
+  const OuterAge age = age_in(file);
+  const SafetensorsLayout expected = file_layout(age);
   for (const TensorInFile& t : expected.files()[0].tensors) {
     const SafetensorsEntry* entry = file.find(t.name);
     if (entry == nullptr || entry->shape != t.shape || entry->dtype != t.dtype)
@@ -251,7 +280,7 @@ int64_t OuterState::read(const std::filesystem::path& path) {
     read(kMomentumEntry, block.momentum);
   }
   file.check_whole();
-  return rounds;
+  return age;
 }
 
 int64_t OuterState::bytes() const {

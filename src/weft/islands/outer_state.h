@@ -30,24 +30,27 @@ class OuterState {
   // Keeps, until `step` or `take`, what comes for a fragment: means of what was sent; or the outer weights, and their
   // momentum.
   void keep(What what, int64_t fragment, Run run, std::span<const float> from);
+  // Keeps likewise what `put` says now was sent of a fragment, for Moved::since_sent.
+  void keep_sent(int64_t fragment);
 
   // The outer step by the means that came. The masters become the outer weights.
   void step(int64_t fragment);
-  // The outer weights and momentum that came take the place of those here. What the masters have moved beside the outer
-  // weights stays (a master beside an outer weight that is as it was keeps its bits); or they become the outer weights.
-  enum class Moved : uint8_t { stays, goes };
+  // The outer weights, and the momentum, that came take the place of those here; without momentum that came it is zero.
+  // What the masters have moved beside the outer weights stays (a master beside an outer weight that is as it was keeps
+  // its bits); or what they have moved since keep_sent alone, where that was called; or they become the outer weights.
+  enum class Moved : uint8_t { stays, since_sent, goes };
   void take(int64_t fragment, Moved moved);
 
   // A sum over the outer weights and momentum that this rank speaks for: over all ranks, and modulo 2^64, the same on
   // any layout.
   uint64_t sum() const;
 
-  // outer.safetensors: "NAME.outer" and "NAME.outer_momentum" of each weight, f32 in its shape; `rounds` in its
+  // outer.safetensors: "NAME.outer" and "NAME.outer_momentum" of each weight, f32 in its shape; OuterAge in its
   // metadata. Several ranks write it together.
-  SafetensorsLayout file_layout(int64_t rounds) const;
+  SafetensorsLayout file_layout(const OuterAge& age) const;
   void write(SharedWriter& writer) const;
-  // Returns the rounds. Throws FileError.
-  int64_t read(const std::filesystem::path& file);
+  // Returns what it is of. Throws FileError.
+  OuterAge read(const std::filesystem::path& file);
 
   const OuterLayout& layout() const { return layout_; }
   const OuterSpec& spec() const { return spec_; }
@@ -61,7 +64,7 @@ class OuterState {
     int64_t width;          // of a row of the weight
     Run spoken;             // rows of the block
     Tensor master;
-    std::vector<float> outer, momentum, came, came_momentum;  // [rows, cols]; came: empty where nothing is kept
+    std::vector<float> outer, momentum, came, came_momentum, sent;  // [rows, cols]; came, sent: empty where not kept
     int64_t first_of(int64_t row) const { return at.first + (rows.first + row) * width + cols.first; }
   };
   template <class F>

@@ -5,6 +5,7 @@
 // With Nesterov's momentum, m' = mu m + g and w' = w - lr (g + mu m'). The hub and every island compute it by
 // themselves, from the same numbers to the same bits.
 #pragma once
+#include <cmath>
 #include <cstdint>
 
 #include "weft/tensor/dtype.h"
@@ -19,14 +20,31 @@ struct OuterSpec {
   int64_t bytes_per_weight() const { return wire == Wire::f32 ? 4 : 2; }
 };
 
+// How far outer weights are.
+struct OuterAge {
+  int64_t rounds = 0;
+  int64_t step = 0;   // after which the furthest island was in the last round; 0: there was none
+  int64_t since = 0;  // the first round after that step
+
+  // Another round, in which the furthest island was after so many steps.
+  void add_round(int64_t after) {
+    ++rounds;
+    if (after <= step) return;
+    step = after;
+    since = rounds;
+  }
+  bool operator==(const OuterAge&) const = default;
+};
+
 // `mean`: over the islands, of what they have sent. Written so that with lr = 1 and mu = 0 the weight becomes the mean
-// itself, to the bit: w - (w - mean) would not, nor would a negative zero plus nothing.
+// itself, to the bit: w - (w - mean) would not, nor would a negative zero plus nothing. What a compiler might contract
+// or not is written out, so that machines of other kinds find the same bits.
 inline void outer_step(const OuterSpec& spec, float mean, float& w, float& m) {
   const bool is_weight = spec.wire == OuterSpec::Wire::f32;
   const double g = is_weight ? double(w) - double(mean) : double(mean);
   const double average = is_weight ? double(mean) : double(w) - g;
-  m = float(spec.momentum * double(m) + g);
-  const double further = (1 - spec.lr) * g - spec.lr * spec.momentum * double(m);
+  m = float(std::fma(spec.momentum, double(m), g));
+  const double further = std::fma(1 - spec.lr, g, -(spec.lr * spec.momentum) * double(m));
   w = further == 0 ? float(average) : float(average + further);
 }
 

@@ -17,7 +17,7 @@ JoinedIsland::JoinedIsland(Spec spec)
     : layout_(spec.rank.plan.model, spec.setup.settings.fragments),
       state_(layout_, outer_spec_of(spec.setup.settings), spec.rank.state.params) {
   const Islands& islands = spec.setup.settings;
-  int64_t rounds = 0;
+  OuterAge age;
   if (spec.checkpoint) {
     const auto file = *spec.checkpoint / "weft" / "outer.safetensors";
     if (!is_there(file))
@@ -25,14 +25,14 @@ JoinedIsland::JoinedIsland(Spec spec)
           "{}: is not there: the checkpoint is of a run that was no island; begin with its weights (model.path) in "
           "another run.dir",
           file.string()));
-    rounds = state_.read(file);
+    age = state_.read(file);
   }
   RankRun& rank = spec.rank;
   member_.emplace(IslandMember::Spec{.world = *rank.mesh.world,
                                      .address = islands.address,
                                      .secret = spec.setup.secret,
                                      .hello = {.number = islands.number,
-                                               .rounds = 0,
+                                               .age = {},
                                                .state = "",
                                                .settings = shared_settings(islands, spec.recipe),
                                                .model = model_text(layout_),
@@ -43,8 +43,9 @@ JoinedIsland::JoinedIsland(Spec spec)
                                      .timeout_s = islands.timeout_seconds,
                                      .begin_to_write = [&rank] { rank.backend.wait_all(); },
                                      .has_written = [&rank] { rank.state.params.masters_changed(rank.backend); },
-                                     .tell = std::move(spec.tell)},
-                  state_, rounds);
+                                     .tell = std::move(spec.tell),
+                                     .stopped = std::move(spec.stopped)},
+                  state_, age);
 }
 
 }  // namespace weft

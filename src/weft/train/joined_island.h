@@ -30,6 +30,7 @@ class JoinedIsland {
     // Goes on from this checkpoint; none: the run begins. Throws FileError where it is of no island.
     std::optional<std::filesystem::path> checkpoint;
     std::function<void(const std::string&)> tell;
+    std::function<bool()> stopped;
   };
   // The weights are there.
   explicit JoinedIsland(Spec spec);

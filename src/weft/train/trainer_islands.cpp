@@ -10,17 +10,26 @@ void Trainer::join_islands(const IslandSetup& setup, const std::optional<std::fi
                                                               .rank = rank_,
                                                               .data = data_.train->fingerprint(),
                                                               .checkpoint = checkpoint,
-                                                              .tell = [this](const std::string& text) {
-                                                                const std::string note =
-                                                                    fmt::format("step {}: islands: {}", step_, text);
-                                                                if (records_)
-                                                                  records_->note(note);
-                                                                else
-                                                                  notes_.push_back(note);
-                                                              }});
+                                                              .tell =
+                                                                  [this](const std::string& text) {
+                                                                    const std::string note = fmt::format(
+                                                                        "step {}: islands: {}", step_, text);
+                                                                    if (records_)
+                                                                      records_->note(note);
+                                                                    else
+                                                                      notes_.push_back(note);
+                                                                  },
+                                                              .stopped = [this] { return bool(stop_); }});
   notes_.push_back(fmt::format("island {} of {}: the outer weights take {} bytes of a rank's host beside the plan",
                                islands_.number, islands_.count, island_->state().bytes()));
-  step_ = island_->member().begin(step_, !checkpoint);
+  IslandMember& member = island_->member();
+  step_ = member.begin(step_, !checkpoint);
+  notes_.push_back(fmt::format("islands: to begin, {} bytes were sent and {} received", member.sent_bytes(),
+                               member.received_bytes()));
+  if (!member.has_changed()) return;
+  saved_step_ = evaluated_step_ = -1;  // the checkpoint that is there has other weights
+  results_.reset();
+  adapter_changed_ = true;
 }
 
 // After a step: what came of it is for the metrics, by which `bytes_per_token` is of this start of the run.
@@ -33,10 +42,10 @@ void Trainer::exchange(StepRecord& record) {
   add_time(took, [&] { step_ = member.exchange(step_); });
   if (!leads()) return;
   record.terms.emplace_back("island_s", took);
-  record.terms.emplace_back("island_rounds", double(member.rounds()));
+  record.terms.emplace_back("island_rounds", double(member.age().rounds));
   record.terms.emplace_back("island_bytes_sent", double(member.sent_bytes() - sent));
   record.terms.emplace_back("island_bytes_received", double(member.received_bytes() - received));
-  record.terms.emplace_back("island_bytes_sent_per_token", double(member.sent_bytes()) / double(island_tokens_));
+  record.terms.emplace_back("island_bytes_sent_per_token", double(member.sent_since_begin()) / double(island_tokens_));
 }
 
 }  // namespace weft

@@ -88,7 +88,7 @@ void Trainer::begin_save() {
   });
   std::optional<SharedFile> outer;
   if (island_)
-    outer = SharedFile{.layout = island_->state().file_layout(island_->member().rounds()),
+    outer = SharedFile{.layout = island_->state().file_layout(island_->member().age()),
                        .write = [this](SharedWriter& writer) { island_->state().write(writer); }};
   const int64_t bytes = checkpoint_bytes(rank_.plan.model, *rank_.plan.optimizer, stat).total +
                         (outer ? outer->layout.files()[0].bytes : 0);
