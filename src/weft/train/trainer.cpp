@@ -247,27 +247,6 @@ void Trainer::settle_length() {
     notes_.push_back("warning: " + warning);
 }
 
-// A span counts samples; of a pair, each sequence is one of the data's.
-BatchPlace Trainer::batch_place() const {
-  if (!span_) return {};
-  return {.first_batch = span_->first_step, .first_sample = span_->first_sample * sequences_of_sample(recipe_)};
-}
-
-std::optional<MixPlace> Trainer::place_at(int64_t step) const {
-  if (!span_) return {};
-  return MixPlace{.phase = span_->phase,
-                  .mix = span_->mix,
-                  .next_sample = span_->first_sample + span_->samples_at(step) - span_->samples,
-                  .begun = span_->begun};
-}
-
-// What the model has been trained to see by now.
-Recipe Trainer::with_longest_samples() const {
-  Recipe recipe = recipe_;
-  if (span_) recipe.train.seq_length = span_->longest;
-  return recipe;
-}
-
 // Whether it is so on any rank; the same answer on all of them. Collective.
 bool Trainer::any_rank(bool mine, Site site) const {
   double sum = mine ? 1 : 0;

@@ -20,8 +20,8 @@ struct NarrowCopy {
 //   these and inner      shards of ZeRO, which are cut at multiples of kSumLeaf elements, cut them within a row where
 //   width                they did
 //   sequence             the same remainder modulo tp, and its tokens of a micro-batch even on tp or not, as they were
-//   micro-batches        of a rank: the same remainder modulo pp (without a pipeline, 2), at least two where there were;
-//                        unequal shares stay unequal
+//   micro-batches        of a rank: the same remainder modulo pp (without a pipeline, 2), at least two where there
+//                        were; unequal shares stay unequal
 // Nothing becomes larger than it was. Weights are random; the data's ids do not fit.
 NarrowCopy narrow_copy(const Recipe& recipe, const HfConfig& config);
 
