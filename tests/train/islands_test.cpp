@@ -258,7 +258,7 @@ TEST(Islands, OneThatComesLateTakesTheOuterWeights) {
 // outer weights what it has had: the island must not add once more what it has learnt.
 TEST(Islands, OneWhoseLinkVanishesBeforeTheMeanDoesNotCountTwice) {
   testing::TempDir dir;
-  train_plain(dir / "plain", {});
+  train_plain(dir / "plain", {"train.train_iters=8"});
   const Listener listener = listen_on("127.0.0.1:0");
   auto hub = std::async(std::launch::async, [&] {
     std::vector<std::vector<std::byte>> numbers;
@@ -274,12 +274,18 @@ TEST(Islands, OneWhoseLinkVanishesBeforeTheMeanDoesNotCountTwice) {
     EXPECT_EQ(hear_hello(channel).age.rounds, 0);
     say(channel, Welcome{.what = Welcome::Do::take, .age = {.rounds = 1, .step = 4, .since = 1}, .counted = 1});
     channel.send(IslandChannel::Kind::numbers, numbers[0]);
+    EXPECT_EQ(hear_offer(channel).round, 2);
+    say(channel, Reply{.is_late = false, .age = {.rounds = 1, .step = 4, .since = 1}, .counted = 1});
+    const auto more = channel.receive().content;
+    say(channel, Mean{.round = 2, .islands = 1, .step = 8});
+    channel.send(IslandChannel::Kind::numbers, more);
     EXPECT_EQ(hear_offer(channel).round, 0);  // farewell
   });
   const std::string address = fmt::format("127.0.0.1:{}", listener.port);
-  EXPECT_TRUE(train_island(dir / "0", address, 0, with_islands(1, {"islands.sync_every=4"})));
+  EXPECT_TRUE(train_island(dir / "0", address, 0, with_islands(1, {"islands.sync_every=4", "train.train_iters=8"})));
   hub.get();
   expect_same_files(dir / "plain", dir / "0", 4, {kWeights, kMoments});
+  expect_same_files(dir / "plain", dir / "0", 8, {kWeights, kMoments});
 }
 
 // The hub is lost after the first round. The island says so, ends all the same, and is of one round.
