@@ -58,7 +58,10 @@ class Hub {
   ~Hub() { stop_ = true; }
   std::string address() const { return fmt::format("127.0.0.1:{}", hub_->port()); }
   int64_t rounds() const { return hub_->rounds(); }
-  bool all_are_done() { return served_.get(); }
+  bool all_are_done() {
+    stop_ = served_.wait_for(std::chrono::seconds(60)) != std::future_status::ready;  // a failure ends, too
+    return served_.get();
+  }
 
  private:
   std::atomic<bool> stop_{false};
