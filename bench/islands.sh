@@ -34,7 +34,7 @@ printf '%-12s %-10s %-14s %s\n' synchronous "$steps" "$(losses "$out/one")" 0
 for n in 1 2 4; do
   of_n=("${common[@]}" train.train_iters=$((steps / n)) train.eval_interval=0 optimizer.lr_warmup_iters=$((50 / n))
     islands.count=$n islands.address=127.0.0.1:$port islands.secret_file="$out/secret" islands.sync_every="$every"
-    islands.timeout_seconds=600 "$@")
+    islands.timeout_seconds=300 "$@")
   "$weft" islands "${of_n[@]}" >"$out/hub-$n.log" 2>&1 &
   hub=$!
   islands=()

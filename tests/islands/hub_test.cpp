@@ -109,7 +109,7 @@ class FakeIsland {
     }
   }
   Reply offer(int64_t round, const Numbers& numbers, int64_t step = 0) {
-    say(channel_, IslandOffer{.round = round, .step = step > 0 ? step : 2 * round});
+    say(channel_, RoundOffer{.round = round, .step = step > 0 ? step : 2 * round});
     const Reply reply = hear_reply(channel_);
     if (!reply.is_late) send(numbers);
     return reply;

@@ -50,6 +50,7 @@ TEST(IslandsRecipe, KeysAndValuesAreJudgedAsAllOthers) {
               "a divisor of islands.sync_every = 10; the nearest that works: "
               "islands.fragments = 2");
   EXPECT_SAYS(problem_of({"train.train_iters=95"}), "the nearest that works: train.train_iters = 100");
+  EXPECT_SAYS(problem_of({"islands.timeout_seconds=301"}), "the nearest that works: islands.timeout_seconds = 300");
   EXPECT_SAYS(problem_of({"islands.address="}), "host:port of the hub");
   EXPECT_SAYS(testing::error_of<ConfigError>([] {
                 parse_recipe(std::string(kJoined) + "[[phase]]\nfrom_step = 5\nislands.count = 3\n", "r", {});

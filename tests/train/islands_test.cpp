@@ -58,7 +58,10 @@ class Hub {
   ~Hub() { stop_ = true; }
   std::string address() const { return fmt::format("127.0.0.1:{}", hub_->port()); }
   int64_t rounds() const { return hub_->rounds(); }
-  bool all_are_done() { return served_.get(); }
+  bool all_are_done() {
+    stop_ = served_.wait_for(std::chrono::seconds(60)) != std::future_status::ready;  // a failure ends, too
+    return served_.get();
+  }
 
  private:
   std::atomic<bool> stop_{false};
@@ -74,9 +77,8 @@ bool train_island(const fs::path& run, const std::string& hub, int64_t number, c
   const Machine machine = testing::unmeasured(machine_for(recipe));
   const std::atomic<bool> stop{false};
   const RunLock lock = claim_run_folder(recipe, setup.settings);
-  const Descriptor nowhere(::open("/dev/null", O_WRONLY));
-  return train_on_ranks(
-      {.recipe = recipe, .machine = machine, .stop = stop, .terminal_fd = nowhere, .islands = &setup});
+  const Descriptor notes(::open((run / "notes").c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600));
+  return train_on_ranks({.recipe = recipe, .machine = machine, .stop = stop, .terminal_fd = notes, .islands = &setup});
 }
 
 // Islands 0 .. n - 1 at once, in DIR/0, DIR/1 ... with a new hub.
@@ -216,6 +218,7 @@ TEST(Islands, TellTheBytesThatTheySend) {
       EXPECT_GE(term_of(steps[k], "island_bytes_received"), bytes * weights);
     }
     EXPECT_GT(term_of(steps[3], "island_bytes_sent_per_token"), 2 * bytes * weights / (4 * 2 * 16));
+    EXPECT_LT(term_of(steps[3], "island_bytes_sent_per_token"), (2 * bytes * weights + 2000) / (4 * 2 * 16));
   }
 }
 
@@ -246,19 +249,21 @@ TEST(Islands, OneThatComesLateTakesTheOuterWeights) {
   testing::TempDir dir;
   Hub hub(settings);
   auto first = std::async(std::launch::async, [&] { return train_island(dir / "0", hub.address(), 0, settings); });
-  while (hub.rounds() < 1) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  for (int ms = 0; hub.rounds() < 1 && ms < 60000; ++ms) std::this_thread::sleep_for(std::chrono::milliseconds(1));
   EXPECT_TRUE(train_island(dir / "1", hub.address(), 1, settings));
   EXPECT_TRUE(first.get());
   EXPECT_TRUE(hub.all_are_done());
   for (const StepRecord& r : read_metrics(dir / "1" / "metrics.jsonl").steps) EXPECT_GT(r.step, 2);
   EXPECT_EQ(read_metrics(dir / "0" / "metrics.jsonl").steps.size(), 8u);
+  EXPECT_SAYS(testing::slurp(dir / "1" / "notes"), "takes the outer weights of");
+  expect_same_files(dir / "0", dir / "1", 8, {kWeights, kOuterWeights});
 }
 
 // A hub that has had an island's numbers when the connection breaks, and says so when it comes back. It gives as the
 // outer weights what it has had: the island must not add once more what it has learnt.
 TEST(Islands, OneWhoseLinkVanishesBeforeTheMeanDoesNotCountTwice) {
   testing::TempDir dir;
-  train_plain(dir / "plain", {});
+  train_plain(dir / "plain", {"train.train_iters=8"});
   const Listener listener = listen_on("127.0.0.1:0");
   auto hub = std::async(std::launch::async, [&] {
     std::vector<std::vector<std::byte>> numbers;
@@ -274,25 +279,44 @@ TEST(Islands, OneWhoseLinkVanishesBeforeTheMeanDoesNotCountTwice) {
     EXPECT_EQ(hear_hello(channel).age.rounds, 0);
     say(channel, Welcome{.what = Welcome::Do::take, .age = {.rounds = 1, .step = 4, .since = 1}, .counted = 1});
     channel.send(IslandChannel::Kind::numbers, numbers[0]);
+    EXPECT_EQ(hear_offer(channel).round, 2);
+    say(channel, Reply{.is_late = false, .age = {.rounds = 1, .step = 4, .since = 1}, .counted = 1});
+    const auto more = channel.receive().content;
+    say(channel, Mean{.round = 2, .islands = 1, .step = 8});
+    channel.send(IslandChannel::Kind::numbers, more);
     EXPECT_EQ(hear_offer(channel).round, 0);  // farewell
   });
   const std::string address = fmt::format("127.0.0.1:{}", listener.port);
-  EXPECT_TRUE(train_island(dir / "0", address, 0, with_islands(1, {"islands.sync_every=4"})));
+  EXPECT_TRUE(train_island(dir / "0", address, 0, with_islands(1, {"islands.sync_every=4", "train.train_iters=8"})));
   hub.get();
   expect_same_files(dir / "plain", dir / "0", 4, {kWeights, kMoments});
+  expect_same_files(dir / "plain", dir / "0", 8, {kWeights, kMoments});
 }
 
 // The hub is lost after the first round. The island says so, ends all the same, and is of one round.
 TEST(Islands, GoOnAloneWithoutTheHub) {
   const Words settings = with_islands(1, {"islands.timeout_seconds=0.2", "train.train_iters=6"});
   testing::TempDir dir;
-  auto hub = std::make_unique<Hub>(settings);
-  const std::string address = hub->address();
-  auto island = std::async(std::launch::async, [&] { return train_island(dir / "0", address, 0, settings); });
-  while (hub->rounds() < 1) std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  hub.reset();
-  EXPECT_TRUE(island.get());
-  EXPECT_EQ(read_metrics(dir / "0" / "metrics.jsonl").steps.size(), 6u);
+  std::optional<Listener> listener(listen_on("127.0.0.1:0"));
+  const std::string address = fmt::format("127.0.0.1:{}", listener->port);
+  auto hub = std::async(std::launch::async, [&] {
+    IslandChannel channel = IslandChannel::accept(accept_within(*listener, 20), kSecretOfTests, 20);
+    hear_hello(channel);
+    say(channel, Welcome{});
+    EXPECT_EQ(hear_offer(channel).round, 1);
+    say(channel, Reply{});
+    const auto numbers = channel.receive().content;
+    listener.reset();
+    say(channel, Mean{.round = 1, .islands = 1, .step = 2});
+    channel.send(IslandChannel::Kind::numbers, numbers);
+  });
+  EXPECT_TRUE(train_island(dir / "0", address, 0, settings));
+  hub.get();
+  const auto steps = read_metrics(dir / "0" / "metrics.jsonl").steps;
+  ASSERT_EQ(steps.size(), 6u);
+  EXPECT_EQ(term_of(steps[1], "island_rounds"), 1);
+  EXPECT_EQ(term_of(steps[5], "island_rounds"), 1);
+  EXPECT_SAYS(testing::slurp(dir / "0" / "notes"), "this island trains on alone");
 }
 
 TEST(Islands, AreRefusedWhereTheRecipesDiffer) {

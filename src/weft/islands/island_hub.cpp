@@ -264,7 +264,7 @@ void IslandHub::serve_rounds(IslandChannel& channel, int64_t number) {
   for (;;) {
     while (!channel.is_readable(kLook_s))  // it trains, for as long as it takes
       if (ends_) return;
-    const IslandOffer offer = hear_offer(channel);
+    const RoundOffer offer = hear_offer(channel);
     if (offer.round == 0) {
       tell(fmt::format("island {} has done all its steps", number));
       const std::lock_guard lock(mutex_);
@@ -278,7 +278,7 @@ void IslandHub::serve_rounds(IslandChannel& channel, int64_t number) {
 }
 
 // False: the hub ends, or has refused what it sends.
-bool IslandHub::serve_round(IslandChannel& channel, int64_t number, const IslandOffer& offer) {
+bool IslandHub::serve_round(IslandChannel& channel, int64_t number, const RoundOffer& offer) {
   const int64_t round = offer.round;
   Reply reply;
   State state;

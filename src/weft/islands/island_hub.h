@@ -71,7 +71,7 @@ class IslandHub {
   void take_from(IslandChannel& channel, const Hello& hello);
   void give_to(IslandChannel& channel, const State& state, bool with_momentum) const;
   void serve_rounds(IslandChannel& channel, int64_t number);
-  bool serve_round(IslandChannel& channel, int64_t number, const IslandOffer& offer);
+  bool serve_round(IslandChannel& channel, int64_t number, const RoundOffer& offer);
   std::vector<float> receive_sent(IslandChannel& channel, int64_t size);
   void wait_end_of(std::unique_lock<std::mutex>& lock, int64_t round, IslandChannel& channel, const Island& island);
   bool is_round_over() const;

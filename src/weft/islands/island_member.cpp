@@ -209,7 +209,7 @@ IslandMember::Exchanged IslandMember::offer(int64_t& step) {
   const int64_t round = age_.rounds + 1, fragment = state_.layout().fragment_of(round);
   bool is_late = false;
   const bool heard = attempt([&] {
-    say(*channel_, IslandOffer{.round = round, .step = step});
+    say(*channel_, RoundOffer{.round = round, .step = step});
     const Reply reply = hear_reply(*channel_);
     is_late = reply.is_late;
     hub_.age = reply.age;

@@ -119,15 +119,15 @@ void say_refusal(IslandChannel& channel, const std::string& why) {
   say_json(channel, {{"say", "refusal"}, {"why", why}});
 }
 
-void say(IslandChannel& channel, const IslandOffer& o) {
+void say(IslandChannel& channel, const RoundOffer& o) {
   say_json(channel, {{"say", "offer"}, {"round", o.round}, {"step", o.step}});
 }
 void say_farewell(IslandChannel& channel) { say_json(channel, {{"say", "farewell"}}); }
 
-IslandOffer hear_offer(IslandChannel& channel) {
+RoundOffer hear_offer(IslandChannel& channel) {
   return hear(channel, "offer", [](const JsonFields& f) {
-    if (f.string("say") == "farewell") return IslandOffer();
-    return IslandOffer{.round = round_in(f, "round", 1), .step = round_in(f, "step")};
+    if (f.string("say") == "farewell") return RoundOffer();
+    return RoundOffer{.round = round_in(f, "round", 1), .step = round_in(f, "step")};
   });
 }
 

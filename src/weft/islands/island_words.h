@@ -5,7 +5,7 @@
 //                   <-   "wait", now and then, while another gives; Refusal; or Welcome. With "go" the island has what
 //                        the hub has; with "give" it sends the outer weights and momentum, for it is ahead; with "take"
 //                        it gets them
-//   IslandOffer           ->   of the round that it would be of
+//   Offer      ->   of the round that it would be of
 //                   <-   Reply: "send"; or "late", and the outer weights and momentum
 //   numbers         ->   of the round's fragment (OuterSpec::wire)
 //                   <-   "wait", now and then; Mean, when the round is over, and the means as numbers
@@ -44,7 +44,7 @@ struct Reply {
   OuterAge age;  // as Welcome
   int64_t counted = 0;
 };
-struct IslandOffer {
+struct RoundOffer {
   int64_t round = 0;  // 0: farewell
   int64_t step = 0;   // that the island is after
 };
@@ -59,7 +59,7 @@ void say(IslandChannel& channel, const Reply& reply);
 void say(IslandChannel& channel, const Mean& mean);
 void say_wait(IslandChannel& channel);
 void say_refusal(IslandChannel& channel, const std::string& why);
-void say(IslandChannel& channel, const IslandOffer& offer);
+void say(IslandChannel& channel, const RoundOffer& offer);
 void say_farewell(IslandChannel& channel);
 
 // The hub does not take an island, and why.
@@ -74,6 +74,6 @@ Hello hear_hello(IslandChannel& channel);
 std::optional<Welcome> hear_welcome(IslandChannel& channel);
 Mean hear_mean(IslandChannel& channel);
 Reply hear_reply(IslandChannel& channel);
-IslandOffer hear_offer(IslandChannel& channel);
+RoundOffer hear_offer(IslandChannel& channel);
 
 }  // namespace weft

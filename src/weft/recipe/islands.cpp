@@ -86,6 +86,12 @@ std::vector<Conflict> island_conflicts(const Islands& i, const Recipe& r) {
                    .expected = fmt::format("a divisor of islands.sync_every = {}", i.sync_every),
                    .nearest = fmt::format("islands.fragments = {}", nearest)});
   }
+  // Ranks that wait for the first one, which waits for the hub, are not to take it for lost.
+  if (const double most = 30 * double(r.run.distributed_timeout_minutes); i.timeout_seconds > most)
+    all.push_back({.key = "islands.timeout_seconds",
+                   .others = {"run.distributed_timeout_minutes"},
+                   .expected = fmt::format("at most {}: half of run.distributed_timeout_minutes", most),
+                   .nearest = fmt::format("islands.timeout_seconds = {}", most)});
   if (const int64_t steps = r.train.train_iters; steps % i.sync_every != 0)
     all.push_back({.key = "train.train_iters",
                    .others = {"islands.sync_every", "train.epochs"},
