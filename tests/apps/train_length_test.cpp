@@ -270,7 +270,7 @@ TEST(TrainLength, ARunByEpochsThatIsFinishedIsNotWarnedOfRoom) {
   ASSERT_EQ(p.train("run", {"train.epochs=0.25"}).status, 0);
   const auto again = [&](const std::string& epochs) {
     testing::Command command{{"train", p.at("r.toml"), "run.dir=" + p.at("run"), epochs}};
-    command.largest_file = 3000;
+    command.largest_file = 6000;  // a recipe fits, weights do not
     return testing::run(command).err;
   };
   EXPECT_EQ(again("train.epochs=0.25").find("until then no save will succeed"), std::string::npos);

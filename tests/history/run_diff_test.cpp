@@ -150,7 +150,8 @@ TEST(Bearing, OfEveryKeyIsKnown) {
       {"parallel", {Bearing::rounding}},
       {"checkpoint", {Bearing::manner}},
       {"run", {Bearing::manner, Bearing::rounding}},
-      {"fleet", {Bearing::manner}}};
+      {"fleet", {Bearing::manner}},
+      {"islands", {Bearing::learning, Bearing::manner}}};
   for (const KeyHelp& key : recipe_help()) {
     const auto section = sections.find(key.key.substr(0, key.key.find('.')));
     ASSERT_NE(section, sections.end()) << key.key << ": of which section nothing was decided";

@@ -74,6 +74,7 @@ TEST(Recipe, EveryKeyIsReadIntoItsOwnFieldAndPrintedBack) {
     if (key.name == "parallel.order") given = {"parallel.order=pp-dp-ep-cp-tp"};
     if (key.name == "parallel.cp_a2a_size")
       given = {"parallel.cp_a2a_size=2", "parallel.cp_comm_type=a2a+p2p", "parallel.cp=4"};
+    if (key.name == "parallel.micro_batches") given = {"parallel.micro_batches=[12, 4]", "parallel.dp=2"};
     if (key.name == "parallel.memory_budget") given = {"parallel.memory_budget=2MiB", "parallel.recompute=budget"};
     if (key.name == "run.backend") given = {"run.backend=cuda"};
     if (key.name == "fleet.min_ranks" || key.name == "fleet.max_ranks" || key.name == "fleet.cluster")
@@ -176,7 +177,7 @@ TEST(Recipe, AnUnknownKeyNamesTheNearest) {
       {"optimizer.beta1", "optimizer.adam_beta1"},
       {"optimizer.warmup", "optimizer.lr_warmup_iters"},
       {"train.seq_len", "train.seq_length"},
-      {"parallel.micro_batch", "train.micro_batch_size"},
+      {"parallel.micro_batch", "parallel.micro_batches"},
       {"models.path", "model.path"},
       {"train.iters", "train.train_iters or train.eval_iters"},
       {"run.backends", "run.backend"},
