@@ -120,13 +120,15 @@ TEST_F(Page, TellsOfARunWhatItsFilesSay) {
   EXPECT_EQ(curves["curves"][2]["values"], json::array());
   EXPECT_EQ(curves["last_step"], 5);
   std::map<std::string, json> last;
-  for (const json& name : asked(page, "/api/names")["names"]) last[name["name"]] = name["last"];
+  const json names = asked(page, "/api/names");
+  for (const json& name : names["names"]) last[name["name"]] = name["last"];
   EXPECT_EQ(last["waits_s.tp"], 0.5);
 }
 
 TEST_F(Page, TellsOfEachStateARunCanBeIn) {
   const fs::path finished = make_run(dir_ / "finished"), stopped = make_run(dir_ / "stopped", {.train_iters = 9});
   const fs::path lost = make_run(dir_ / "lost", {.train_iters = 9}), runs = make_run(dir_ / "runs", {.train_iters = 9});
+  testing::make_saved(finished, 4, 1.75);
   append_attempt(stopped, {.began_s = 1});
   append_attempt_end(stopped, {.time_s = 2, .status = 130});
   append_attempt(lost, {.began_s = 1});
@@ -135,7 +137,8 @@ TEST_F(Page, TellsOfEachStateARunCanBeIn) {
   const OwnedRun owner(runs);
   const auto states = [&] {
     std::vector<std::string> all;
-    for (const json& run : asked(page, "/api/runs")["runs"]) all.push_back(run["state"]);
+    const json told = asked(page, "/api/runs");
+    for (const json& run : told["runs"]) all.push_back(run["state"]);
     return all;
   };
   EXPECT_EQ(states(), (std::vector<std::string>{"finished", "stopped", "lost", "running", "away"}));
@@ -209,7 +212,8 @@ TEST_F(Page, HasCurvesWhoseNamesHaveCommas) {
   LivePage page(watched({run}));
   const auto names = [&](const LivePage::Params& params) {
     std::vector<std::string> all;
-    for (const json& curve : asked(page, "/api/curves", params)["curves"]) all.push_back(curve["name"]);
+    const json told = asked(page, "/api/curves", params);
+    for (const json& curve : told["curves"]) all.push_back(curve["name"]);
     return all;
   };
   EXPECT_EQ(names({{"names", "loss,lr"}}), (std::vector<std::string>{"loss", "lr"}));
@@ -420,6 +424,7 @@ TEST(Prometheus, HasWhatTheRunsFilesSay) {
                                          "\n");
   append_event(run, "spike", {});
   append_event(run, "spike", {});
+  testing::make_saved(run, 4, 1.75);
   const std::string text = metrics_of({run});
   for (const char* line :
        {"weft_loss_nats{run=\"first\"} 2.25", "weft_gradient_norm{run=\"first\"} NaN",

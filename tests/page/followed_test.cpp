@@ -231,7 +231,8 @@ TEST(ThinnedCurve, ShowsThatNothingFiniteWasRecorded) {
 
 std::vector<double> values_of(const MetricsFollower& m, const std::string& name, int64_t from = 0, int64_t to = kAll) {
   std::vector<double> values;
-  for (const CurvePoint& p : m.windows({name}, from, to, kMostCurvePoints, false)[0].points) values.push_back(p.value);
+  const auto windows = m.windows({name}, from, to, kMostCurvePoints, false);
+  for (const CurvePoint& p : windows[0].points) values.push_back(p.value);
   return values;
 }
 
