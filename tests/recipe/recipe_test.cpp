@@ -176,7 +176,6 @@ TEST(Recipe, AnUnknownKeyNamesTheNearest) {
       {"lr", "optimizer.lr"},
       {"optimizer.beta1", "optimizer.adam_beta1"},
       {"optimizer.warmup", "optimizer.lr_warmup_iters"},
-      {"train.seq_len", "train.seq_length"},
       {"parallel.micro_batch", "parallel.micro_batches"},
       {"models.path", "model.path"},
       {"train.iters", "train.train_iters or train.eval_iters"},
