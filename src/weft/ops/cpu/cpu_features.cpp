@@ -6,6 +6,7 @@
 #include <dnnl.hpp>
 
 #include "weft/base/error.h"
+#include "weft/ops/cpu/matmul_f32_kernels.h"
 
 #if defined(__x86_64__)
 #include <cpuid.h>
@@ -90,14 +91,14 @@ CpuIsa isa_of_kernels() {
 }
 
 void limit_kernels(CpuIsa most) {
-  if (most > isa_of_this_cpu())
-    throw ConfigError(
-        fmt::format("this CPU has no {}; the most that it has: {}", name_of(most), name_of(isa_of_this_cpu())));
+  WEFT_CHECK(most <= isa_of_this_cpu(), "this CPU has no {}", name_of(most));
 #if defined(__x86_64__)
   if (dnnl::set_max_cpu_isa(isa_of_library(most)) != dnnl::status::success)
     throw ConfigError(fmt::format("kernels cannot be limited to {}: oneDNN has been used already", name_of(most)));
   hwy::DisableTargets(~targets_within(most));
 #endif
 }
+
+std::string_view vector_kernels() { return f32_kernels().target; }
 
 }  // namespace weft

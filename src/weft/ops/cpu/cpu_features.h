@@ -22,8 +22,11 @@ CpuIsa isa_of_this_cpu();
 CpuIsa isa_of_kernels();
 
 // Limits the kernels of the whole process: Highway's targets and oneDNN's, whose masks there are one of in a process,
-// and all that ask isa_of_kernels(). Call it before any kernel runs, and before isa_of_kernels(). Throws ConfigError
-// where this CPU does not have `most`, and where oneDNN has been used already.
+// and all that ask isa_of_kernels(). Call it before any kernel runs, and before isa_of_kernels(). This CPU
+// has `most`. Throws ConfigError where oneDNN has been used already.
 void limit_kernels(CpuIsa most);
+
+// The kind of CPU for which the vectorised kernels that run are compiled: F32Kernels::target.
+std::string_view vector_kernels();
 
 }  // namespace weft

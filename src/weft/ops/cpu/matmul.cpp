@@ -2,6 +2,7 @@
 
 #include <cstring>
 
+#include "weft/ops/cpu/cpu_features.h"
 #include "weft/ops/cpu/matmul_converted.h"
 #include "weft/ops/cpu/matmul_dnnl.h"
 #include "weft/ops/cpu/matmul_f32.h"
@@ -51,6 +52,12 @@ void CpuMatmul::run(const Matmul& op, std::byte* workspace) {
   if (op.a.dtype == DType::f32) return f32_->run(op, workspace);
   if (dnnl_->supports(op)) return dnnl_->run(op, workspace);
   converted_->run(op, workspace);
+}
+
+std::string CpuMatmul::kernel_of(const Matmul& op) const {
+  if (op.a.dtype == DType::f32) return fmt::format("weft's, {}", vector_kernels());
+  if (dnnl_->supports(op)) return "oneDNN's, " + dnnl_->kernel_of(op);
+  return fmt::format("weft's in f32, {}", vector_kernels());
 }
 
 }  // namespace weft

@@ -3,6 +3,7 @@
 #pragma once
 #include <cstddef>
 #include <memory>
+#include <string>
 
 #include "weft/ops/numerics.h"
 #include "weft/ops/ops.h"
@@ -32,6 +33,8 @@ class CpuMatmul {
   int64_t workspace_bytes(const Matmul& op) const;
   // workspace: workspace_bytes(op) bytes at a multiple of 64, free for other uses afterwards. Blocks until done.
   void run(const Matmul& op, std::byte* workspace);
+  // Whose kernel runs this op, and by which instructions: "weft's, AVX3" or "oneDNN's, brg:avx512_core_amx_bf16".
+  std::string kernel_of(const Matmul& op) const;
 
  private:
   std::unique_ptr<F32Matmul> f32_;

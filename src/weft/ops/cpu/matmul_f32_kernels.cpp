@@ -262,7 +262,8 @@ void few_rows(const FewRows& f) {
 }
 
 F32Kernels kernels() {
-  return {.mr = kMr,
+  return {.target = hwy::TargetName(HWY_TARGET),
+          .mr = kMr,
           .nr = kNr,
           .pack_a = pack_a,
           .pack_b = pack_b,
