@@ -25,6 +25,7 @@ class CpuWorkspace final : public WorkspaceModel {
   int64_t bytes(const BiasGrad& op) const override;
   int64_t bytes(const NormBackward& op) const override;
   int64_t bytes(const HeadNormBackward& op) const override;
+  int64_t bytes(const CrossEntropy& op) const override;
   int64_t bytes(const Attention& op) const override;
   int64_t bytes(const AttentionBackward& op) const override;
   int64_t bytes(const AttentionSinkBackward& op) const override;
