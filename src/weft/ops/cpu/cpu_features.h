@@ -23,7 +23,8 @@ CpuIsa isa_of_kernels();
 
 // Limits the kernels of the whole process: Highway's targets and oneDNN's, whose masks there are one of in a process,
 // and all that ask isa_of_kernels(). Call it before any kernel runs, and before isa_of_kernels(). This CPU
-// has `most`. Throws ConfigError where oneDNN has been used already.
+// has `most`. Throws ConfigError where oneDNN has been used already. Nobody but tests
+// calls hwy::SupportedTargets(): Highway 1.0 then forgets the limit until its next choice.
 void limit_kernels(CpuIsa most);
 
 // The kind of CPU for which the vectorised kernels that run are compiled: F32Kernels::target.
