@@ -153,7 +153,7 @@ int main(int argc, char** argv) {
   Arena memory("workspace", int64_t{1} << 30);
   auto* workspace = static_cast<std::byte*>(memory.alloc(DType::u8, {memory.capacity()}).data);
   CpuMatmul fast(threads, Numerics::fast), invariant(threads, Numerics::invariant);
-  DnnlMatmul primitive(threads, Numerics::fast);
+  DnnlMatmul primitive(threads, Numerics::fast), primitive_tiles(threads, Numerics::invariant);
   const Way weft{"weft", [&](const Matmul& op) { fast.run(op, workspace); }};
   if (types != "bf16")
     compare(fmt::format("f32, {} threads", threads),
@@ -161,7 +161,8 @@ int main(int argc, char** argv) {
             DType::f32, budget_s);
   std::vector<Way> narrow{weft,
                           {"primitive", [&](const Matmul& op) { primitive.run(op, workspace); }},
-                          {"invariant", [&](const Matmul& op) { invariant.run(op, workspace); }}};
+                          {"invariant", [&](const Matmul& op) { invariant.run(op, workspace); }},
+                          {"its tiles", [&](const Matmul& op) { primitive_tiles.run(op, workspace); }}};
   const AmxMatmul tiles(threads);
   if (isa_of_kernels() == CpuIsa::amx)
     narrow.insert(narrow.begin(), {"own tiles", [&](const Matmul& op) { tiles.run(op, workspace); }});

@@ -5,7 +5,8 @@
 #include "weft/base/error.h"
 
 #if defined(__x86_64__)
-// g++ 12 warns of its own intrinsics, which pass an undefined register where a mask leaves nothing of it (GCC PR105593).
+// g++ 12 warns of its own intrinsics, which pass an undefined register where a mask leaves nothing of it (GCC
+// PR105593).
 #if !defined(__clang__)
 #pragma GCC diagnostic ignored "-Wuninitialized"
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
