@@ -5,11 +5,13 @@
 #include <memory>
 #include <string>
 
+#include "weft/ops/cpu/cpu_features.h"
 #include "weft/ops/numerics.h"
 #include "weft/ops/ops.h"
 
 namespace weft {
 
+class AmxMatmul;
 class ConvertedMatmul;
 class DnnlMatmul;
 class F32Matmul;
@@ -18,13 +20,14 @@ class F32Matmul;
 // f16 likewise, summed in f32; bias of the operands' type. Any size, zero included; any row stride.
 //
 // f32 runs on weft's own kernels (matmul_f32.h): an element's bits follow from its row of op(a), its column of op(b)
-// and k alone, but for products of a few rows in Numerics::fast. bf16 and f16 run on oneDNN where it has a kernel
-// for this CPU (AMX, AVX-512 bf16; oneDNN 2 has none for f16), else widened to f32. Nothing of a matrix's size is
-// allocated: temporary memory is the caller's. oneDNN makes a primitive at a shape's first use (some milliseconds). Not
-// thread-safe: one rank, one CpuMatmul.
+// and k alone, but for products of a few rows in Numerics::fast. Where kernels may use AMX, so does all of bf16 in
+// Numerics::invariant, and in Numerics::fast what oneDNN is slow at (matmul_amx.h; denormal values count as zero). The
+// rest of bf16 and f16 runs on oneDNN where it has a kernel for this CPU (AMX, AVX-512 bf16; oneDNN 2 has none for
+// f16), else widened to f32. Nothing of a matrix's size is allocated: temporary memory is the caller's. oneDNN makes a
+// primitive at a shape's first use (some milliseconds). Not thread-safe: one rank, one CpuMatmul.
 class CpuMatmul {
  public:
-  CpuMatmul(int threads, Numerics numerics);
+  CpuMatmul(int threads, Numerics numerics, CpuIsa isa = isa_of_kernels());
   ~CpuMatmul();
   CpuMatmul(CpuMatmul&&) noexcept;
   CpuMatmul& operator=(CpuMatmul&&) noexcept;
@@ -37,7 +40,11 @@ class CpuMatmul {
   std::string kernel_of(const Matmul& op) const;
 
  private:
+  bool runs_on_amx(const Matmul& op) const;
+
+  Numerics numerics_;
   std::unique_ptr<F32Matmul> f32_;
+  std::unique_ptr<AmxMatmul> amx_;  // null where kernels may not use AMX
   std::unique_ptr<ConvertedMatmul> converted_;
   std::unique_ptr<DnnlMatmul> dnnl_;
 };
