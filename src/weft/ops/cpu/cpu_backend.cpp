@@ -144,13 +144,13 @@ void CpuBackend::apply(const LatentKeysBackward& op) { by_rows(op, op.dkv, cpu::
 void CpuBackend::apply(const Attention& op) {
   check_types(op);
   Scope scope(workspace_);
-  cpu::attention(op, threads_, temporary<std::byte>(op));
+  cpu::attention(op, threads_, model_.units(), temporary<std::byte>(op));
 }
 
 void CpuBackend::apply(const AttentionBackward& op) {
   check_types(op);
   Scope scope(workspace_);
-  cpu::attention_backward(op, threads_, temporary<std::byte>(op));
+  cpu::attention_backward(op, threads_, model_.units(), temporary<std::byte>(op));
 }
 
 void CpuBackend::apply(const AttentionMerge& op) { by_rows(op, op.o, cpu::attention_merge); }
