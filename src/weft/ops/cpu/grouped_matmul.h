@@ -12,7 +12,7 @@ namespace weft {
 // Memory is bounded without knowing how many rows an expert has. Not thread-safe: one rank, one of these.
 class CpuGroupedMatmul {
  public:
-  explicit CpuGroupedMatmul(int threads) : f32_(threads, Numerics::invariant), converted_(threads) {}
+  explicit CpuGroupedMatmul(int threads) : f32_(threads), converted_(threads) {}
   // Temporary memory of `run`, in bytes: enough for any offsets. Reads no memory.
   int64_t workspace_bytes(const GroupedMatmul& op) const;
   int64_t workspace_bytes(const GroupedWeightGrad& op) const;

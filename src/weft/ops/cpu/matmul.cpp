@@ -5,6 +5,7 @@
 #include "weft/ops/cpu/matmul_converted.h"
 #include "weft/ops/cpu/matmul_dnnl.h"
 #include "weft/ops/cpu/matmul_f32.h"
+#include "weft/ops/cpu/matmul_few_rows.h"
 #include "weft/ops/cpu/rows.h"
 
 namespace weft {
@@ -30,7 +31,8 @@ void run_without_k(const Matmul& op) {
 }  // namespace
 
 CpuMatmul::CpuMatmul(int threads, Numerics numerics)
-    : f32_(std::make_unique<F32Matmul>(threads, numerics)),
+    : few_rows_(std::make_unique<FewRowsMatmul>(threads, numerics)),
+      f32_(std::make_unique<F32Matmul>(threads)),
       converted_(std::make_unique<ConvertedMatmul>(threads)),
       dnnl_(std::make_unique<DnnlMatmul>(threads, numerics)) {
   WEFT_CHECK(threads > 0, "{} threads", threads);
@@ -41,6 +43,7 @@ CpuMatmul& CpuMatmul::operator=(CpuMatmul&&) noexcept = default;
 
 int64_t CpuMatmul::workspace_bytes(const Matmul& op) const {
   if (op.m() == 0 || op.n() == 0 || op.k() == 0) return 0;
+  if (few_rows_->takes(op)) return few_rows_->workspace_bytes(op);
   if (op.a.dtype == DType::f32) return f32_->workspace_bytes(op);
   return dnnl_->supports(op) ? dnnl_->workspace_bytes(op) : converted_->workspace_bytes(op);
 }
@@ -48,6 +51,7 @@ int64_t CpuMatmul::workspace_bytes(const Matmul& op) const {
 void CpuMatmul::run(const Matmul& op, std::byte* workspace) {
   if (op.m() == 0 || op.n() == 0) return;
   if (op.k() == 0) return run_without_k(op);
+  if (few_rows_->takes(op)) return few_rows_->run(op, workspace);
   if (op.a.dtype == DType::f32) return f32_->run(op, workspace);
   if (dnnl_->supports(op)) return dnnl_->run(op, workspace);
   converted_->run(op, workspace);

@@ -12,13 +12,15 @@ namespace weft {
 class ConvertedMatmul;
 class DnnlMatmul;
 class F32Matmul;
+class FewRowsMatmul;
 
 // Runs Matmul ops on `threads` threads of the caller's own pool. f32 x f32 -> f32; bf16 x bf16 -> bf16 or f32, and
 // f16 likewise, summed in f32; bias of the operands' type. Any size, zero included; any row stride.
 //
 // f32 runs on weft's own kernels (matmul_f32.h): an element's bits follow from its row of op(a), its column of op(b)
-// and k alone, but for products of a few rows in Numerics::fast. bf16 and f16 run on oneDNN where it has a kernel
-// for this CPU (AMX, AVX-512 bf16; oneDNN 2 has none for f16), else widened to f32. Nothing of a matrix's size is
+// and k alone, but for products of a few rows with a transposed matrix in Numerics::fast, which have kernels of their
+// own in every type (matmul_few_rows.h). Else bf16 and f16 run on oneDNN where it has a kernel for this CPU (AMX,
+// AVX-512 bf16; oneDNN 2 has none for f16), else widened to f32. Nothing of a matrix's size is
 // allocated: temporary memory is the caller's. oneDNN makes a primitive at a shape's first use (some milliseconds). Not
 // thread-safe: one rank, one CpuMatmul.
 class CpuMatmul {
@@ -34,6 +36,7 @@ class CpuMatmul {
   void run(const Matmul& op, std::byte* workspace);
 
  private:
+  std::unique_ptr<FewRowsMatmul> few_rows_;
   std::unique_ptr<F32Matmul> f32_;
   std::unique_ptr<ConvertedMatmul> converted_;
   std::unique_ptr<DnnlMatmul> dnnl_;
