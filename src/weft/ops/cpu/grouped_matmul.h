@@ -17,7 +17,7 @@ namespace weft {
 class CpuGroupedMatmul {
  public:
   explicit CpuGroupedMatmul(int threads, CpuIsa isa = isa_of_kernels())
-      : f32_(threads, Numerics::invariant), converted_(threads) {
+      : f32_(threads), converted_(threads) {
     if (isa == CpuIsa::amx) amx_.emplace(threads);
   }
   // Temporary memory of `run`, in bytes: enough for any offsets. Reads no memory.

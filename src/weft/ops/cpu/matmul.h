@@ -15,16 +15,18 @@ class AmxMatmul;
 class ConvertedMatmul;
 class DnnlMatmul;
 class F32Matmul;
+class FewRowsMatmul;
 
 // Runs Matmul ops on `threads` threads of the caller's own pool. f32 x f32 -> f32; bf16 x bf16 -> bf16 or f32, and
 // f16 likewise, summed in f32; bias of the operands' type. Any size, zero included; any row stride.
 //
 // f32 runs on weft's own kernels (matmul_f32.h): an element's bits follow from its row of op(a), its column of op(b)
-// and k alone, but for products of a few rows in Numerics::fast. Where kernels may use AMX, so does all of bf16 in
-// Numerics::invariant, and in Numerics::fast what oneDNN is slow at (matmul_amx.h; denormal values count as zero). The
-// rest of bf16 and f16 runs on oneDNN where it has a kernel for this CPU (AMX, AVX-512 bf16; oneDNN 2 has none for
-// f16), else widened to f32. Nothing of a matrix's size is allocated: temporary memory is the caller's. oneDNN makes a
-// primitive at a shape's first use (some milliseconds). Not thread-safe: one rank, one CpuMatmul.
+// and k alone, but for products of a few rows with a transposed matrix in Numerics::fast, which have kernels of their
+// own in every type (matmul_few_rows.h). Where kernels may use AMX, so does all of bf16 in Numerics::invariant, and in
+// Numerics::fast what oneDNN is slow at (matmul_amx.h; denormal values count as zero). The rest of bf16 and f16 runs on
+// oneDNN where it has a kernel for this CPU (AMX, AVX-512 bf16; oneDNN 2 has none for f16), else widened to f32.
+// Nothing of a matrix's size is allocated: temporary memory is the caller's. oneDNN makes a primitive at a shape's
+// first use (some milliseconds). Not thread-safe: one rank, one CpuMatmul.
 class CpuMatmul {
  public:
   CpuMatmul(int threads, Numerics numerics, CpuIsa isa = isa_of_kernels());
@@ -43,6 +45,7 @@ class CpuMatmul {
   bool runs_on_amx(const Matmul& op) const;
 
   Numerics numerics_;
+  std::unique_ptr<FewRowsMatmul> few_rows_;
   std::unique_ptr<F32Matmul> f32_;
   std::unique_ptr<AmxMatmul> amx_;  // null where kernels may not use AMX
   std::unique_ptr<ConvertedMatmul> converted_;

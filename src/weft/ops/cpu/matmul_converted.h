@@ -10,7 +10,7 @@ namespace weft {
 // a workspace as large as the operands. Invariant in the number of threads, as F32Matmul is.
 class ConvertedMatmul {
  public:
-  explicit ConvertedMatmul(int threads) : threads_(threads), f32_(threads, Numerics::invariant) {}
+  explicit ConvertedMatmul(int threads) : threads_(threads), f32_(threads) {}
   int64_t workspace_bytes(const Matmul& op) const;
   int64_t most_workspace_bytes(const Matmul& op) const;  // of any op whose operands are no larger
   void run(const Matmul& op, std::byte* workspace) const;

@@ -9,7 +9,6 @@ namespace weft {
 namespace {
 
 constexpr int64_t kBlockBytes = 1 << 20;  // of the staying operand: half an L2 cache of today's servers
-constexpr int64_t kFewRows = 16;          // up to here, packing costs more than it gains
 constexpr int64_t kSlackFloats = 16;      // packing may write so far beyond a panel
 // While one tile in so many is computed, the next block of the staying operand is prefetched, else the next panel.
 constexpr int64_t kTilesPerBlockPrefetch = 8;
@@ -221,15 +220,9 @@ int64_t part_workspace_floats(const Matmul& op, const F32Kernels& kernels, int t
 
 }  // namespace
 
-F32Matmul::F32Matmul(int threads, Numerics numerics)
-    : threads_(threads), numerics_(numerics), kernels_(f32_kernels()) {}
-
-bool F32Matmul::has_few_rows(const Matmul& op) const {
-  return numerics_ == Numerics::fast && op.m() <= kFewRows && !op.trans_a && op.trans_b;
-}
+F32Matmul::F32Matmul(int threads) : threads_(threads), kernels_(f32_kernels()) {}
 
 int64_t F32Matmul::workspace_bytes(const Matmul& op) const {
-  if (has_few_rows(op)) return 0;
   return threads_ * part_workspace_floats(op, kernels_, threads_) * int64_t(sizeof(float));
 }
 
@@ -243,31 +236,11 @@ int64_t F32Matmul::most_workspace_bytes() const {
 }
 
 void F32Matmul::run(const Matmul& op, std::byte* workspace) const {
-  if (has_few_rows(op)) return run_few_rows(op);
   float* memory = reinterpret_cast<float*>(workspace);
   const int64_t part_floats = part_workspace_floats(op, kernels_, threads_);
 #pragma omp parallel for num_threads(threads_) schedule(static, 1)
   for (int i = 0; i < threads_; ++i)
     with_part(op, kernels_, threads_, i, [&](const Part& part) { part.run(memory + i * part_floats); });
-}
-
-void F32Matmul::run_few_rows(const Matmul& op) const {
-  const float *b = op.b.as<float>(), *bias = op.bias ? op.bias.as<float>() : nullptr;
-#pragma omp parallel for num_threads(threads_) schedule(static, 1)
-  for (int i = 0; i < threads_; ++i) {
-    const Range cols = part_of(op.n(), i, threads_, 16);
-    kernels_.few_rows({.a = op.a.as<float>(),
-                       .b = b + cols.begin * op.b.row_stride,
-                       .c = op.out.as<float>() + cols.begin,
-                       .a_stride = op.a.row_stride,
-                       .b_stride = op.b.row_stride,
-                       .c_stride = op.out.row_stride,
-                       .rows = op.m(),
-                       .cols = cols.size(),
-                       .k = op.k(),
-                       .add_to_c = op.accumulate,
-                       .bias = bias ? bias + cols.begin : nullptr});
-  }
 }
 
 }  // namespace weft

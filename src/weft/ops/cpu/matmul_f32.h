@@ -7,13 +7,11 @@
 // read and written once, behind the arithmetic.                              after Goto & van de Geijn 2008
 //
 // Every element of out is summed over k in an order that depends on k alone: neither on m, n, strides, nor on the
-// number of threads. So Numerics::invariant costs nothing. Numerics::fast differs only for a few rows times a
-// transposed matrix (generation, token by token), which are not packed.
+// number of threads. So Numerics::invariant costs nothing.
 #pragma once
 #include <cstddef>
 
 #include "weft/ops/cpu/matmul_f32_kernels.h"
-#include "weft/ops/numerics.h"
 #include "weft/ops/ops.h"
 
 namespace weft {
@@ -21,17 +19,13 @@ namespace weft {
 // The contract of CpuMatmul; f32 only, sizes > 0.
 class F32Matmul {
  public:
-  F32Matmul(int threads, Numerics numerics);
+  explicit F32Matmul(int threads);
   int64_t workspace_bytes(const Matmul& op) const;
   int64_t most_workspace_bytes() const;  // of any op
   void run(const Matmul& op, std::byte* workspace) const;
 
  private:
-  bool has_few_rows(const Matmul& op) const;
-  void run_few_rows(const Matmul& op) const;
-
   int threads_;
-  Numerics numerics_;
   F32Kernels kernels_;
 };
 

@@ -195,72 +195,6 @@ void pack_b(const float* b, int64_t k_stride, int64_t n_stride, int cols, int64_
   }
 }
 
-// Rows of a and of b that meet at once: their sums, two vectors each, stay in registers.
-constexpr int kRowsTogether = 2;
-#if HWY_TARGET == HWY_AVX3 || HWY_ARCH_ARM_A64
-constexpr int kSumVectors = 16;  // of 32 registers
-#else
-constexpr int kSumVectors = 8;  // of 16 registers
-#endif
-constexpr int columns_together(int rows) { return std::min(4, kSumVectors / 2 / rows); }
-
-// c for kRows rows of a from i on and kCols rows of b from j on. The order of a sum is the same for any of both.
-template <int kRows, int kCols>
-void dots(const FewRows& f, int64_t i, int64_t j) {
-  const Lanes d;
-  const float *a = f.a + i * f.a_stride, *b = f.b + j * f.b_stride;
-  Vector even[size_t(kRows * kCols)], odd[size_t(kRows * kCols)];
-#pragma GCC unroll 16
-  for (int s = 0; s < kRows * kCols; ++s) even[s] = odd[s] = hn::Zero(d);
-  int64_t p = 0;
-  for (; p + 2 * kLanes <= f.k; p += 2 * kLanes) {
-#pragma GCC unroll 4
-    for (int c = 0; c < kCols; ++c) {
-      const float* bc = b + c * f.b_stride + p;
-      const Vector b0 = hn::LoadU(d, bc), b1 = hn::LoadU(d, bc + kLanes);
-#pragma GCC unroll 4
-      for (int r = 0; r < kRows; ++r) {
-        const float* ar = a + r * f.a_stride + p;
-        even[r * kCols + c] = hn::MulAdd(hn::LoadU(d, ar), b0, even[r * kCols + c]);
-        odd[r * kCols + c] = hn::MulAdd(hn::LoadU(d, ar + kLanes), b1, odd[r * kCols + c]);
-      }
-    }
-  }
-#pragma GCC unroll 4
-  for (int r = 0; r < kRows; ++r) {
-#pragma GCC unroll 4
-    for (int c = 0; c < kCols; ++c) {
-      float sum = hn::GetLane(hn::SumOfLanes(d, hn::Add(even[r * kCols + c], odd[r * kCols + c])));
-      for (int64_t q = p; q < f.k; ++q) sum += a[r * f.a_stride + q] * b[c * f.b_stride + q];
-      float* out = f.c + (i + r) * f.c_stride + j + c;
-      *out = f.add_to_c ? *out + sum : f.bias ? f.bias[j + c] + sum : sum;
-    }
-  }
-}
-
-struct Columns {
-  int64_t begin, end;
-};
-// What is left of b's rows behind the last `columns_together` is taken one by one.
-template <int kRows>
-void dots_of_rows(const FewRows& f, int64_t i, Columns columns) {
-  constexpr int kCols = columns_together(kRows);
-  int64_t j = columns.begin;
-  for (; j + kCols <= columns.end; j += kCols) dots<kRows, kCols>(f, i, j);
-  for (; j < columns.end; ++j) dots<kRows, 1>(f, i, j);
-}
-
-// Rows of a beyond the first ones meet columns that are in the L1 cache.
-void few_rows(const FewRows& f) {
-  constexpr int64_t kTogether = 4;
-  for (Columns columns{0, 0}; columns.begin < f.cols; columns.begin = columns.end) {
-    columns.end = std::min(f.cols, columns.begin + kTogether);
-    int64_t i = 0;
-    for (; i + kRowsTogether <= f.rows; i += kRowsTogether) dots_of_rows<kRowsTogether>(f, i, columns);
-    for (; i < f.rows; ++i) dots_of_rows<1>(f, i, columns);
-  }
-}
-
 F32Kernels kernels() {
   return {.target = hwy::TargetName(HWY_TARGET),
           .mr = kMr,
@@ -268,8 +202,7 @@ F32Kernels kernels() {
           .pack_a = pack_a,
           .pack_b = pack_b,
           .tile_by_rows = tile_of_any_rows<true>,
-          .tile_by_k = tile_of_any_rows<false>,
-          .few_rows = few_rows};
+          .tile_by_k = tile_of_any_rows<false>};
 }
 
 }  // namespace

@@ -32,15 +32,6 @@ struct Tile {
   int64_t prefetch_lines;  // of *prefetch, during this tile; at most kc / 4 are
 };
 
-// c[i, j] = start[j] + a[i] . b[j] for rows of a and of b, where packing b would cost more than using it once.
-struct FewRows {
-  const float *a, *b;
-  float* c;
-  int64_t a_stride, b_stride, c_stride, rows, cols, k;
-  bool add_to_c;
-  const float* bias;  // [cols] or null
-};
-
 struct F32Kernels {
   const char* target;  // Highway's name of the kind of CPU that they are compiled for: "AVX3" is AVX-512
   int mr, nr;
@@ -52,7 +43,6 @@ struct F32Kernels {
   void (*pack_b)(const float* b, int64_t k_stride, int64_t n_stride, int cols, int64_t kc, float* panel);
   void (*tile_by_rows)(const Tile& tile);  // a packed by rows
   void (*tile_by_k)(const Tile& tile);     // a packed by p
-  void (*few_rows)(const FewRows& product);
 };
 
 // The best kernels for this CPU.

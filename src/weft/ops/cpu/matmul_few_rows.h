@@ -1,0 +1,31 @@
+// Products of a few rows with a transposed matrix: what a model multiplies for the next token of some texts.
+//   m, n, k  as in Matmul
+#pragma once
+#include <cstddef>
+
+#include "weft/ops/cpu/matmul_few_rows_kernels.h"
+#include "weft/ops/numerics.h"
+#include "weft/ops/ops.h"
+
+namespace weft {
+
+// a [m, k] times the transpose of b [n, k], m <= kMostRows. Nothing is packed: each thread reads its part of b once, as
+// fast as memory gives it, and widens 16-bit numbers on the way. Sums are in f32, over k in an order that depends on k
+// alone: the bits of a row depend on no other row, nor on the number of threads. They differ from those of products
+// of more rows, so Numerics::invariant takes none of these.
+class FewRowsMatmul {
+ public:
+  static constexpr int64_t kMostRows = 16;  // beyond, packing gains more than it costs
+  FewRowsMatmul(int threads, Numerics numerics);
+  bool takes(const Matmul& op) const;
+  // The contract of CpuMatmul, of what `takes` says; sizes > 0.
+  int64_t workspace_bytes(const Matmul& op) const;
+  void run(const Matmul& op, std::byte* workspace) const;
+
+ private:
+  int threads_;
+  Numerics numerics_;
+  FewRowsKernels kernels_;
+};
+
+}  // namespace weft
