@@ -16,8 +16,7 @@ namespace weft {
 // rank, one of these.
 class CpuGroupedMatmul {
  public:
-  explicit CpuGroupedMatmul(int threads, CpuIsa isa = isa_of_kernels())
-      : f32_(threads), converted_(threads) {
+  explicit CpuGroupedMatmul(int threads, CpuIsa isa = isa_of_kernels()) : f32_(threads), converted_(threads) {
     if (isa == CpuIsa::amx) amx_.emplace(threads);
   }
   // Temporary memory of `run`, in bytes: enough for any offsets. Reads no memory.
