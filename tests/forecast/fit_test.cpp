@@ -21,6 +21,8 @@ std::shared_ptr<RunWork> work_of_size(double products_s, double memory_s, int64_
 
 PlannedRow row_of(const std::string& source, const std::string& framework, double products_s, double memory_s) {
   PlannedRow p;
+  static int rows = 0;
+  p.row.id = std::to_string(++rows);
   p.row.source = source;
   p.row.framework = framework;
   p.work = work_of_size(products_s, memory_s, 10);

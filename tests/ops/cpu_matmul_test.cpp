@@ -282,6 +282,25 @@ TEST(CpuMatmul, InvariantBitsOfARowDoNotDependOnTheOtherRows) {
   }
 }
 
+// A batch of texts writes what each of them would alone.
+TEST(CpuMatmul, BitsOfFewRowsDependNeitherOnTheOtherRowsNorOnThreads) {
+  for (const DType type : {DType::f32, DType::bf16, DType::f16}) {
+    MatmulOperands x({.m = 16, .n = 131, .k = 301, .trans_b = true, .in = type, .out = type});
+    CpuMatmul first(1, Numerics::fast);
+    run(first, x.op);
+    const std::vector<std::byte> whole = x.out.memory();
+    for (const int threads : {1, 2, 7})
+      for (const int64_t rows : {1, 3, 8}) {
+        CpuMatmul matmul(threads, Numerics::fast);
+        Matmul part = x.op;
+        part.a = x.op.a.slice_rows(5, rows);
+        part.out = x.op.out.slice_rows(5, rows);
+        run(matmul, part);
+        EXPECT_EQ(x.out.memory(), whole) << name_of(type) << ", " << rows << " rows, " << threads << " threads";
+      }
+  }
+}
+
 // AmxMatmul alone, where kernels may use AMX.
 class AmxMatmulTest : public ::testing::Test {
  protected:
@@ -370,10 +389,15 @@ TEST_F(AmxMatmulTest, NoProductNeedsMoreMemoryThanTheMostOfAny) {
                                                                      {5000, 512, 50257},
                                                                      {40000, 512, 512},
                                                                      {33, 40000, 2048}}) {
-      const Matmul op{.a = Tensor(nullptr, DType::bf16, {m, k}),
-                      .b = Tensor(nullptr, DType::bf16, {k, n}),
-                      .out = Tensor(nullptr, DType::bf16, {m, n})};
-      EXPECT_LE(matmul.workspace_bytes(op), matmul.most_workspace_bytes()) << m << " " << n << " " << k;
+      const auto product = [](int64_t rows, int64_t cols, int64_t depth) {
+        return Matmul{.a = Tensor(nullptr, DType::bf16, {rows, depth}),
+                      .b = Tensor(nullptr, DType::bf16, {depth, cols}),
+                      .out = Tensor(nullptr, DType::bf16, {rows, cols})};
+      };
+      const int64_t most = matmul.most_workspace_bytes(product(m, n, k));
+      for (const int64_t part : {1, 2, 7, 64})  // of the rows, as an expert has; of k, as its weights' gradient has
+        for (const Matmul& op : {product((m + part - 1) / part, n, k), product(m, n, (k + part - 1) / part)})
+          EXPECT_LE(matmul.workspace_bytes(op), most) << m << " " << n << " " << k << ", part " << part;
     }
   }
 }

@@ -236,6 +236,8 @@ void print_kernels(const Recipe& recipe, int threads, const Needed& needed) {
   for (const auto& [what, part] : flops)
     std::cout << fmt::format("{} products: {} ({:.0f} % of the arithmetic of products)\n", what.first, what.second,
                              part / all * 100);
+  if (recipe.train.precision == PrecisionChoice::bf16 && cpu_has_tiles())
+    std::cout << "attention and products of experts: weft's, AMX\n";
   std::cout << "all other ops: " << other_cpu_kernels() << "\n";
 }
 

@@ -94,6 +94,7 @@ Machine cpu_machine(int threads, Numerics numerics) {
 std::string cpu_kernel_of(const Matmul& op, int threads, Numerics numerics) {
   return CpuMatmul(threads, numerics).kernel_of(op);
 }
+bool cpu_has_tiles() { return isa_of_kernels() == CpuIsa::amx; }
 std::string other_cpu_kernels() { return fmt::format("weft's, {}", vector_kernels()); }
 
 }  // namespace weft

@@ -31,6 +31,8 @@ Machine cpu_machine(int threads, Numerics numerics);
 double measure_cpu_bandwidth(int threads);
 // The ways in which a library does a product: what `weft bench` measures against. A bias is left out.
 std::vector<std::function<void(const Matmul&)>> cpu_library_matmuls(int threads);
+// Whether attention and products of experts in bf16 run on matrix units (AMX).
+bool cpu_has_tiles();
 // Whose kernel does a product, and by which instructions: "weft's, AVX3". That of all other ops.
 std::string cpu_kernel_of(const Matmul& op, int threads, Numerics numerics);
 std::string other_cpu_kernels();

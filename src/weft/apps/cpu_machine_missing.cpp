@@ -20,6 +20,7 @@ std::vector<std::function<void(const Matmul&)>> cpu_library_matmuls(int) {
   throw NotBuilt("what products are measured against", WEFT_WITHOUT);
 }
 std::string cpu_kernel_of(const Matmul&, int, Numerics) { throw NotBuilt("run.backend = \"cpu\"", WEFT_WITHOUT); }
+bool cpu_has_tiles() { throw NotBuilt("run.backend = \"cpu\"", WEFT_WITHOUT); }
 std::string other_cpu_kernels() { throw NotBuilt("run.backend = \"cpu\"", WEFT_WITHOUT); }
 
 }  // namespace weft

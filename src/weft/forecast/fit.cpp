@@ -142,7 +142,10 @@ ProgramProfile fit(const Rows& rows, const ProgramProfile& base, const Numbers& 
   };
   ProgramProfile from = base;
   if (base.experts) {
-    for (const double gain : kGains) from.gain = gain, try_from(from);
+    for (const double gain : kGains) {
+      from.gain = gain;
+      try_from(from);
+    }
   } else {
     try_from(from);
     from.gap_us = kOtherGapUs;

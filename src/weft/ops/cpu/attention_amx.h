@@ -3,6 +3,7 @@
 //
 // Products are of bf16, sums of f32. Between them probabilities and gradients of scores are rounded to bf16, as on GPUs
 // (ops/cuda/attention_tiles.h): the sum of a row's probabilities, and so lse, is of those before rounding.
+// Denormal values of bf16 count as zero.
 #pragma once
 #include "weft/ops/cpu/attention_kernels.h"
 

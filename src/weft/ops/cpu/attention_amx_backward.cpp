@@ -10,6 +10,7 @@ namespace {
 
 constexpr int64_t kGroupKeys = 32, kMostGroups = 4;  // of keys whose scores are computed together; of a strip
 constexpr int64_t kColumns = kBlockRows / kTile;
+static_assert(kGroupKeys == kStripKeys / 2 && kBlockRows == 2 * kHalf);  // KeyChunk::lead; two halves of a block
 
 // Keys of a chunk, with those before it up to a multiple of 32 positions.
 int64_t chunk_groups(int64_t rows) { return (rows + kGroupKeys - 1 + kGroupKeys - 1) / kGroupKeys; }

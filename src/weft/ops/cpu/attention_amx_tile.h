@@ -41,7 +41,7 @@ class TilesInUse {
       uint8_t rows[16] = {};
     } config;
     for (int i = 0; i < 8; ++i) config.bytes[i] = 64, config.rows[i] = 16;
-    __asm__ volatile("" ::: "memory");
+    __asm__ volatile("" ::"r"(&config) : "memory");
     _tile_loadconfig(&config);
   }
   WEFT_AMX ~TilesInUse() { _tile_release(); }
@@ -232,7 +232,7 @@ struct Sight {
     whole_begin = window ? std::max<int64_t>(0, last - window + 1) : 0;
     whole_end = std::min(count, first + 1);
   }
-  bool any(int64_t key, int64_t keys) const { return key < end && key + keys > begin; }
+  bool any(int64_t key, int64_t keys) const { return begin < end && key < end && key + keys > begin; }
   bool whole(int64_t key, int64_t keys) const { return key >= whole_begin && key + keys <= whole_end; }
   // Bit r: whether row first_row + r sees the key.
   uint32_t rows_that_see(int64_t key) const {

@@ -96,6 +96,7 @@ void limit_kernels(CpuIsa most) {
   if (dnnl::set_max_cpu_isa(isa_of_library(most)) != dnnl::status::success)
     throw ConfigError(fmt::format("kernels cannot be limited to {}: oneDNN has been used already", name_of(most)));
   hwy::DisableTargets(~targets_within(most));
+  (void)vector_kernels();  // Highway's first choice is made here, by one thread
 #endif
 }
 

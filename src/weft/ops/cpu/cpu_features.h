@@ -7,7 +7,7 @@
 namespace weft {
 
 // Each has those before it. `portable` is what every CPU has that this program was compiled for: on arm64, NEON.
-// avx2: with FMA and F16C. avx512: F, BW, CD, DQ and VL. amx: tiles of bf16, which the system lets this process use.
+// avx2: with FMA. avx512: F, BW, CD, DQ and VL. amx: tiles of bf16, which the system lets this process use.
 enum class CpuIsa { portable, avx2, avx512, avx512_bf16, amx };
 
 inline constexpr std::array<std::string_view, 5> kCpuIsaNames{"portable", "avx2", "avx512", "avx512_bf16", "amx"};

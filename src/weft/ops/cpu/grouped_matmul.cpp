@@ -23,7 +23,7 @@ void zero_rows(const Tensor& x) {
 
 int64_t CpuGroupedMatmul::most_bytes(const Matmul& largest) const {
   if (largest.m() == 0 || largest.n() == 0 || largest.k() == 0) return 0;
-  if (runs_on_amx(largest)) return amx_->most_workspace_bytes();
+  if (runs_on_amx(largest)) return amx_->most_workspace_bytes(largest);
   return largest.a.dtype == DType::f32 ? f32_.most_workspace_bytes() : converted_.most_workspace_bytes(largest);
 }
 int64_t CpuGroupedMatmul::workspace_bytes(const GroupedMatmul& op) const {

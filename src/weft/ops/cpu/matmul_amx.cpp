@@ -218,10 +218,15 @@ int64_t thread_bytes(const Matmul& op, int threads) {
 
 int64_t AmxMatmul::workspace_bytes(const Matmul& op) const { return threads_ * thread_bytes(op, threads_); }
 
-int64_t AmxMatmul::most_workspace_bytes() const {
+int64_t AmxMatmul::most_workspace_bytes(const Matmul& largest) const {
   constexpr int64_t kSquares = kMostRectanglePanels * kMostRectanglePanels;
   static_assert(kSquares >= kMostStayPanels && kMostBlockSteps * kAmxItemBytes <= kStayBytes);
-  return threads_ * (kStayBytes + 2 * kMostStreamSteps * kAmxItemBytes + kSquares * kAmxSquareFloats * 4);
+  int64_t squares = kMostStayPanels;
+  if (largest.k() > kMostBlockSteps * kAmxStep) {  // those of a whole rectangle wait
+    const int64_t all = parts_for(largest.m(), kAmxPanel) * parts_for(largest.n(), kAmxPanel);
+    squares = std::max<int64_t>(squares, std::min(kSquares, all));
+  }
+  return threads_ * (kStayBytes + 2 * kMostStreamSteps * kAmxItemBytes + squares * kAmxSquareFloats * 4);
 }
 
 void AmxMatmul::run(const Matmul& op, std::byte* workspace) const {

@@ -19,7 +19,7 @@ class AmxMatmul {
  public:
   explicit AmxMatmul(int threads) : threads_(threads) {}
   int64_t workspace_bytes(const Matmul& op) const;
-  int64_t most_workspace_bytes() const;  // of any op
+  int64_t most_workspace_bytes(const Matmul& largest) const;  // of any op that is no larger
   void run(const Matmul& op, std::byte* workspace) const;
 
  private:

@@ -45,7 +45,7 @@ struct AmxResult {
 // matrix unit is busy longer than that takes, and neither waits for the other.
 struct AmxChores {
   AmxResult result;                                            // all of it during the next product
-  AmxPacking packing;                                          // an item for every `products_per_item_*` steps
+  AmxPacking packing;                                          // an item now and then
   int64_t packing_share = 0, packing_of = 1, packing_due = 0;  // so many items in so many steps; carried over
 };
 
@@ -58,8 +58,8 @@ struct AmxProduct {
   const AmxResult* ahead;  // out that this square will be written to: it is prefetched. Or null
 };
 
-// The functions of a thread's part of a product. Only where isa_of_this_cpu() is CpuIsa::amx; elsewhere they end the
-// program.
+// The functions of a thread's part of a product. Only where isa_of_kernels() is CpuIsa::amx: in a program for
+// another kind of CPU they do nothing, and amx_begin ends it.
 void amx_begin();  // configures the tiles of the calling thread
 void amx_end();    // and releases them
 void amx_pack_all(AmxPacking packing);
