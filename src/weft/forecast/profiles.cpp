@@ -3,7 +3,7 @@
 namespace weft {
 namespace {
 
-// Fitted by `weft plan score published.csv --fit`; docs/planning.md says how well they do.
+// Fitted by `weft plan score published.csv --fit` from the numbers before; docs/planning.md says how well they do.
 constexpr const char* kProfiles = R"(
 [[program]]
 name = "any program"
