@@ -9,7 +9,6 @@ namespace weft::cpu::amx {
 namespace {
 
 constexpr int64_t kGroupKeys = 32, kMostGroups = 4;  // of keys whose scores are computed together; of a strip
-constexpr int64_t kColumns = kBlockRows / kTile;
 static_assert(kGroupKeys == kStripKeys / 2 && kBlockRows == 2 * kHalf);  // KeyChunk::lead; two halves of a block
 
 // Keys of a chunk, with those before it up to a multiple of 32 positions.
@@ -47,20 +46,8 @@ WEFT_AMX void read_deltas(const HeadRows& o, const GradientTiles& f) {
   const int64_t steps = f.v_width / kDepth;
   to_plain(o, 0, kBlockRows, f.o);
   for (int64_t half = 0; half < kHalves; ++half) {
-    multiply({.rows = 2,
-              .columns = 2,
-              .steps = steps,
-              .a = f.o + half * 2 * steps * kTileWords,
-              .a_row = steps * kTileWords,
-              .a_step = kTileWords,
-              .b = f.dout + half * 2 * kTileWords,
-              .b_step = kColumns * kTileWords,
-              .b_column = kTileWords,
-              .c = f.score,
-              .c_row = kTile * kHalf,
-              .c_column = kTile,
-              .c_stride = kHalf * 4,
-              .add = false});
+    const Word *o_rows = f.o + half * 2 * steps * kTileWords, *dout_rows = f.dout + half * 2 * kTileWords;
+    multiply(scores_of(o_rows, 2, dout_rows, steps, f.score));
     for (int64_t r = 0; r < kHalf; ++r) f.delta[half * kHalf + r] = f.score[r * kHalf + r];
   }
 }
@@ -196,20 +183,7 @@ void clear_group(const GradientTiles& f, int64_t group, int64_t half) {
 WEFT_AMX_INLINE void multiply_group(const Word* keys, const Word* rows, int64_t width, int64_t group, int64_t half,
                                     float* c) {
   const int64_t steps = width / kDepth;
-  multiply({.rows = 2,
-            .columns = 2,
-            .steps = steps,
-            .a = keys + group * kGroupKeys * width,
-            .a_row = steps * kTileWords,
-            .a_step = kTileWords,
-            .b = rows + half * 2 * kTileWords,
-            .b_step = kColumns * kTileWords,
-            .b_column = kTileWords,
-            .c = c,
-            .c_row = kTile * kHalf,
-            .c_column = kTile,
-            .c_stride = kHalf * 4,
-            .add = false});
+  multiply(scores_of(keys + group * kGroupKeys * width, 2, rows + half * 2 * kTileWords, steps, c));
 }
 
 // A block beside a chunk. Key i of the span is row i - first of the chunk's tiles.

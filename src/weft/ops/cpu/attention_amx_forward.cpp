@@ -11,7 +11,7 @@ namespace {
 
 constexpr int64_t kKeys = 128;    // of a strip, at most
 constexpr float kLeast = -1e30f;  // the maximum of no scores: finite, so that differences of it are numbers
-constexpr int64_t kColumns = kBlockRows / kTile, kSteps = kKeys / kDepth;
+constexpr int64_t kSteps = kKeys / kDepth;
 
 struct RunningTiles {
   Word* q;            // turned
@@ -115,20 +115,7 @@ WEFT_AMX void softmax_column(const HalfStrip& s, const ForwardTiles& f, const Ru
 WEFT_AMX void add_keys(const Attention& op, const HalfStrip& s, const ForwardTiles& f, const RunningTiles& r,
                        int64_t in_strip) {
   const int64_t steps = f.k_width / kDepth, v_tiles = f.v_width / kTile;
-  multiply({.rows = s.keys / kTile,
-            .columns = 2,
-            .steps = steps,
-            .a = f.k + in_strip * f.k_width,
-            .a_row = steps * kTileWords,
-            .a_step = kTileWords,
-            .b = r.q + s.half * 2 * kTileWords,
-            .b_step = kColumns * kTileWords,
-            .b_column = kTileWords,
-            .c = f.score,
-            .c_row = kTile * kHalf,
-            .c_column = kTile,
-            .c_stride = kHalf * 4,
-            .add = false});
+  multiply(scores_of(f.k + in_strip * f.k_width, s.keys / kTile, r.q + s.half * 2 * kTileWords, steps, f.score));
   const float unit = finish_scores(op, s, f);
   for (int64_t column = 0; column < 2; ++column)
     op.dropout.p > 0 ? softmax_column<true>(s, f, r, column, unit) : softmax_column<false>(s, f, r, column, unit);

@@ -6,26 +6,18 @@
 //   sums     [16 rows, 16 columns] of f32
 #pragma once
 #if defined(__x86_64__)
-#if !defined(__clang__)
-#pragma GCC diagnostic ignored "-Wuninitialized"  // g++ 12 warns of its own _mm512_undefined_ps
-#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
-#endif
-#include <immintrin.h>
-
 #include <algorithm>
 #include <cstring>
 
+#include "weft/ops/cpu/amx_tiles.h"
 #include "weft/ops/cpu/attention_kernels.h"
-
-#define WEFT_AMX __attribute__((target("amx-tile,amx-bf16,avx512f,avx512bw,avx512dq,avx512vl,avx512bf16")))
-#define WEFT_AMX_INLINE \
-  __attribute__((always_inline, target("amx-tile,amx-bf16,avx512f,avx512bw,avx512dq,avx512vl,avx512bf16"))) inline
 
 namespace weft::cpu::amx {
 
 using Word = uint16_t;                                           // a bf16's bits
 inline constexpr int64_t kTile = 16, kDepth = 32;                // rows of a tile; bf16 in each
 inline constexpr int64_t kTileWords = 512, kTileFloats = 256;    // of bf16; of f32
+inline constexpr int64_t kColumns = kBlockRows / kTile;          // tiles of a block's rows
 inline constexpr int64_t kHalf = 32, kHalves = kBlockRows / 32;  // rows of a block that are computed together
 inline constexpr float kLog2E = 1.44269504088896341f, kLn2 = 0.693147180559945309f;
 
@@ -34,17 +26,8 @@ inline int64_t wide(int64_t dim) { return (dim + kDepth - 1) / kDepth * kDepth; 
 // Tiles of a thread, from construction to the end of the scope.
 class TilesInUse {
  public:
-  WEFT_AMX TilesInUse() {
-    struct alignas(64) {
-      uint8_t palette = 1, start = 0, reserved[14] = {};
-      uint16_t bytes[16] = {};
-      uint8_t rows[16] = {};
-    } config;
-    for (int i = 0; i < 8; ++i) config.bytes[i] = 64, config.rows[i] = 16;
-    __asm__ volatile("" ::"r"(&config) : "memory");
-    _tile_loadconfig(&config);
-  }
-  WEFT_AMX ~TilesInUse() { _tile_release(); }
+  TilesInUse() { begin_tiles(); }
+  ~TilesInUse() { end_tiles(); }
   TilesInUse(const TilesInUse&) = delete;
   TilesInUse& operator=(const TilesInUse&) = delete;
 };
@@ -61,9 +44,8 @@ struct TileProduct {
   int64_t c_stride;  // bytes, from row to row
   bool add;
 };
-// g++ does not know that these instructions read memory.
 WEFT_AMX inline void multiply(const TileProduct& p) {
-  __asm__ volatile("" ::: "memory");
+  memory_is_used();
   for (int64_t i = 0; i < p.rows; i += 2) {
     for (int64_t j = 0; j < p.columns; j += 2) {
       float* c = p.c + i * p.c_row + j * p.c_column;
@@ -95,7 +77,25 @@ WEFT_AMX inline void multiply(const TileProduct& p) {
       _tile_stored(3, c + p.c_row + p.c_column, p.c_stride);
     }
   }
-  __asm__ volatile("" ::: "memory");
+  memory_is_used();
+}
+
+// to [16 key_tiles, kHalf]: keys plain [key_tiles, steps], times a half's rows, which are turned [steps, kColumns].
+inline TileProduct scores_of(const Word* keys, int64_t key_tiles, const Word* half_rows, int64_t steps, float* to) {
+  return {.rows = key_tiles,
+          .columns = 2,
+          .steps = steps,
+          .a = keys,
+          .a_row = steps * kTileWords,
+          .a_step = kTileWords,
+          .b = half_rows,
+          .b_step = kColumns * kTileWords,
+          .b_column = kTileWords,
+          .c = to,
+          .c_row = kTile * kHalf,
+          .c_column = kTile,
+          .c_stride = kHalf * 4,
+          .add = false};
 }
 
 // 2^x for x <= 0, and a little above; 0 below -150. NaN stays NaN, 2^0 = 1 exactly. The polynomial on [0, 1) errs by
@@ -133,37 +133,8 @@ WEFT_AMX_INLINE __m512i load_row(const HeadRows& x, int64_t r, int64_t step) {
   return _mm512_maskz_loadu_epi16(mask, x[r] + step * kDepth);
 }
 
-// 16 x 16 numbers of 32 bits.
-WEFT_AMX_INLINE void transpose(__m512i* x) {
-  __m512i t[16];
-  for (int i = 0; i < 16; i += 2) {
-    t[i] = _mm512_unpacklo_epi32(x[i], x[i + 1]);
-    t[i + 1] = _mm512_unpackhi_epi32(x[i], x[i + 1]);
-  }
-  for (int i = 0; i < 16; i += 4) {
-    x[i] = _mm512_unpacklo_epi64(t[i], t[i + 2]);
-    x[i + 1] = _mm512_unpackhi_epi64(t[i], t[i + 2]);
-    x[i + 2] = _mm512_unpacklo_epi64(t[i + 1], t[i + 3]);
-    x[i + 3] = _mm512_unpackhi_epi64(t[i + 1], t[i + 3]);
-  }
-  for (int i = 0; i < 4; ++i) {
-    t[i] = _mm512_shuffle_i32x4(x[i], x[4 + i], 0x88);
-    t[4 + i] = _mm512_shuffle_i32x4(x[i], x[4 + i], 0xdd);
-    t[8 + i] = _mm512_shuffle_i32x4(x[8 + i], x[12 + i], 0x88);
-    t[12 + i] = _mm512_shuffle_i32x4(x[8 + i], x[12 + i], 0xdd);
-  }
-  for (int i = 0; i < 4; ++i) {
-    x[i] = _mm512_shuffle_i32x4(t[i], t[8 + i], 0x88);
-    x[4 + i] = _mm512_shuffle_i32x4(t[4 + i], t[12 + i], 0x88);
-    x[8 + i] = _mm512_shuffle_i32x4(t[i], t[8 + i], 0xdd);
-    x[12 + i] = _mm512_shuffle_i32x4(t[4 + i], t[12 + i], 0xdd);
-  }
-}
-WEFT_AMX_INLINE void store_tile(const __m512i* x, Word* to) {
-  for (int i = 0; i < 16; ++i) _mm512_storeu_si512(to + i * kDepth, x[i]);
-}
 // Pairs of the rows 2 i and 2 i + 1 of 32 from `row` on, in two tiles of 16 columns.
-WEFT_AMX_INLINE void load_pairs(const HeadRows& x, int64_t row, int64_t step, __m512i* low, __m512i* high) {
+WEFT_AMX_INLINE void load_pairs(const HeadRows& x, int64_t row, int64_t step, __m512i (&low)[16], __m512i (&high)[16]) {
   const __m512i interleave = _mm512_set_epi16(47, 15, 46, 14, 45, 13, 44, 12, 43, 11, 42, 10, 41, 9, 40, 8, 39, 7, 38,
                                               6, 37, 5, 36, 4, 35, 3, 34, 2, 33, 1, 32, 0);
   const __m512i upper = _mm512_add_epi16(interleave, _mm512_set1_epi16(16));

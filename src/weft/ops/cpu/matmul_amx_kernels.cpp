@@ -5,58 +5,14 @@
 #include "weft/base/error.h"
 
 #if defined(__x86_64__)
-// g++ 12 warns of its own intrinsics, which pass an undefined register where a mask leaves nothing of it (GCC
-// PR105593).
-#if !defined(__clang__)
-#pragma GCC diagnostic ignored "-Wuninitialized"
-#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
-#endif
-#include <immintrin.h>
-
-// Compiled for AMX function by function: the rest of the program runs on any x86-64.
-#define WEFT_AMX __attribute__((target("amx-tile,amx-bf16,avx512f,avx512bw,avx512vl,avx512bf16")))
-#define WEFT_AMX_INLINE \
-  inline __attribute__((target("amx-tile,amx-bf16,avx512f,avx512bw,avx512vl,avx512bf16"), always_inline))
+#include "weft/ops/cpu/amx_tiles.h"
 
 namespace weft {
 namespace {
 
-constexpr int kTileRows = 16;
-constexpr int64_t kTileBytes = 1024, kRowBytes = 64;
-
-// The intrinsics of tiles do not tell g++ which memory they read.
-void memory_is_written() { asm volatile("" ::: "memory"); }
+using namespace cpu::amx;
 
 uint32_t first_lanes(int64_t n) { return n >= 32 ? ~uint32_t{0} : (uint32_t{1} << std::max<int64_t>(n, 0)) - 1; }
-
-// Transposes 16 x 16 values of 32 bits in registers.
-WEFT_AMX_INLINE void transpose(__m512i (&r)[16]) {
-  __m512i t[16];
-  for (int i = 0; i < 16; i += 2) {
-    t[i] = _mm512_unpacklo_epi32(r[i], r[i + 1]);
-    t[i + 1] = _mm512_unpackhi_epi32(r[i], r[i + 1]);
-  }
-  for (int i = 0; i < 16; i += 4) {
-    r[i] = _mm512_unpacklo_epi64(t[i], t[i + 2]);
-    r[i + 1] = _mm512_unpackhi_epi64(t[i], t[i + 2]);
-    r[i + 2] = _mm512_unpacklo_epi64(t[i + 1], t[i + 3]);
-    r[i + 3] = _mm512_unpackhi_epi64(t[i + 1], t[i + 3]);
-  }
-  for (int i = 0; i < 4; ++i) {
-    t[i] = _mm512_shuffle_i32x4(r[i], r[i + 4], 0x88);
-    t[i + 4] = _mm512_shuffle_i32x4(r[i], r[i + 4], 0xdd);
-    t[i + 8] = _mm512_shuffle_i32x4(r[i + 8], r[i + 12], 0x88);
-    t[i + 12] = _mm512_shuffle_i32x4(r[i + 8], r[i + 12], 0xdd);
-  }
-  for (int i = 0; i < 8; ++i) {
-    r[i] = _mm512_shuffle_i32x4(t[i], t[i + 8], 0x88);
-    r[i + 8] = _mm512_shuffle_i32x4(t[i], t[i + 8], 0xdd);
-  }
-}
-
-WEFT_AMX_INLINE void store_tile(const __m512i (&r)[16], std::byte* to) {
-  for (int i = 0; i < kTileRows; ++i) _mm512_store_si512(to + i * kRowBytes, r[i]);
-}
 
 // Half an item of a panel whose values lie along k.
 WEFT_AMX_INLINE void pack_along_k(const AmxPacking& p, int half) {
@@ -165,18 +121,8 @@ WEFT_AMX_INLINE void do_chores(AmxChores& c, const AmxProduct& product, int rows
 
 }  // namespace
 
-WEFT_AMX void amx_begin() {
-  struct alignas(64) Config {
-    uint8_t palette = 1, start_row = 0, reserved[14] = {};
-    uint16_t row_bytes[16] = {};
-    uint8_t rows[16] = {};
-  } config;
-  for (int i = 0; i < 8; ++i) config.row_bytes[i] = kRowBytes, config.rows[i] = kTileRows;
-  asm volatile("" ::"r"(&config) : "memory");
-  _tile_loadconfig(&config);
-}
-
-WEFT_AMX void amx_end() { _tile_release(); }
+WEFT_AMX void amx_begin() { begin_tiles(); }
+WEFT_AMX void amx_end() { end_tiles(); }
 
 WEFT_AMX void amx_pack_all(AmxPacking packing) {
   while (packing.k > 0) pack_item(packing);
@@ -184,7 +130,7 @@ WEFT_AMX void amx_pack_all(AmxPacking packing) {
 
 // Tiles 0 to 3 are the square, 4 and 5 a's two, 6 and 7 b's two.
 WEFT_AMX void amx_multiply(const AmxProduct& product, AmxChores& chores) {
-  memory_is_written();
+  memory_is_used();
   const std::byte *a = product.a, *b = product.b;
   char* sums = reinterpret_cast<char*>(product.sums);
   if (product.from_zero) {
@@ -214,7 +160,7 @@ WEFT_AMX void amx_multiply(const AmxProduct& product, AmxChores& chores) {
   _tile_stored(1, sums + kTileBytes, kRowBytes);
   _tile_stored(2, sums + 2 * kTileBytes, kRowBytes);
   _tile_stored(3, sums + 3 * kTileBytes, kRowBytes);
-  memory_is_written();
+  memory_is_used();
 }
 
 void amx_finish_packing(AmxChores& chores) {
