@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "weft/apps/backends.h"
+#include "weft/apps/bench_decode.h"
 #include "weft/apps/bench_machine.h"
 #include "weft/apps/bench_run.h"
 #include "weft/apps/bench_scaling.h"
@@ -252,7 +253,10 @@ int bench_step(const BenchOptions& o) {
 }  // namespace
 
 int run_bench(const BenchOptions& options) {
+  if (options.what != "decode" && (options.batch || options.prompt))
+    throw ConfigError("--batch and --prompt are of `weft bench decode`");
   if (options.what == "machine") return bench_machine(options);
+  if (options.what == "decode") return bench_decode(options);
   if (!options.ranks.empty() || !options.out.empty())
     throw ConfigError("--ranks and --out are of `weft bench machine`");
   if (options.again && options.trace.empty())
