@@ -1,5 +1,5 @@
 // The ways to multiply matrices on this machine, side by side: weft's CpuMatmul, oneDNN's sgemm, oneDNN's primitive.
-//   matmul_bench [threads] [seconds for each product]
+//   matmul_bench [threads] [seconds for each product] [bf16: that alone]
 // Each product is one of a training step: forward y = x W^T, dgrad dx = dy W, wgrad dW += dy^T x. The ways take turns
 // call by call, so that they meet the same state of a machine that others use too; what counts is the ratio of their
 // 10th percentiles. Weights and their gradients come from several buffers in turn, so they are never in a cache.
@@ -15,7 +15,9 @@
 #include <vector>
 
 #include "weft/device/arena.h"
+#include "weft/ops/cpu/cpu_features.h"
 #include "weft/ops/cpu/matmul.h"
+#include "weft/ops/cpu/matmul_amx.h"
 #include "weft/ops/cpu/matmul_dnnl.h"
 #include "weft/ops/cpu/omp_threads.h"
 
@@ -35,7 +37,8 @@ std::vector<Model> models() {
           {"GPT-2 30M, 2048 tokens",
            {{2048, 384, 1152}, {2048, 384, 384}, {2048, 384, 1536}, {2048, 1536, 384}, {512, 384, 50257}}},
           {"Llama d 512, 2048 tokens",
-           {{2048, 512, 1024}, {2048, 512, 512}, {2048, 512, 2752}, {2048, 1376, 512}, {512, 512, 32000}}}};
+           {{2048, 512, 1024}, {2048, 512, 512}, {2048, 512, 2752}, {2048, 1376, 512}, {512, 512, 32000}}},
+          {"large", {{4096, 4096, 4096}}}};
 }
 
 enum class Pass { forward, dgrad, wgrad };
@@ -145,17 +148,25 @@ void compare(const std::string& title, const std::vector<Way>& ways, DType type,
 int main(int argc, char** argv) {
   const int threads = argc > 1 ? std::atoi(argv[1]) : 2;
   const double budget_s = argc > 2 ? std::atof(argv[2]) : 0.2;
+  const std::string types = argc > 3 ? argv[3] : "";
   const OmpThreads scope(threads);
   Arena memory("workspace", int64_t{1} << 30);
   auto* workspace = static_cast<std::byte*>(memory.alloc(DType::u8, {memory.capacity()}).data);
   CpuMatmul fast(threads, Numerics::fast), invariant(threads, Numerics::invariant);
-  DnnlMatmul primitive(threads, Numerics::fast);
+  DnnlMatmul primitive(threads, Numerics::fast), primitive_tiles(threads, Numerics::invariant);
   const Way weft{"weft", [&](const Matmul& op) { fast.run(op, workspace); }};
-  compare(fmt::format("f32, {} threads", threads),
-          {weft, {"sgemm", run_sgemm}, {"primitive", [&](const Matmul& op) { primitive.run(op, workspace); }}},
-          DType::f32, budget_s);
-  compare(fmt::format("bf16, {} threads", threads),
-          {weft, {"invariant", [&](const Matmul& op) { invariant.run(op, workspace); }}}, DType::bf16, budget_s);
+  if (types != "bf16")
+    compare(fmt::format("f32, {} threads", threads),
+            {weft, {"sgemm", run_sgemm}, {"primitive", [&](const Matmul& op) { primitive.run(op, workspace); }}},
+            DType::f32, budget_s);
+  std::vector<Way> narrow{weft,
+                          {"primitive", [&](const Matmul& op) { primitive.run(op, workspace); }},
+                          {"invariant", [&](const Matmul& op) { invariant.run(op, workspace); }},
+                          {"its tiles", [&](const Matmul& op) { primitive_tiles.run(op, workspace); }}};
+  const AmxMatmul tiles(threads);
+  if (isa_of_kernels() == CpuIsa::amx)
+    narrow.insert(narrow.begin(), {"own tiles", [&](const Matmul& op) { tiles.run(op, workspace); }});
+  compare(fmt::format("bf16, {} threads", threads), narrow, DType::bf16, budget_s);
   return 0;
 }
 

@@ -91,6 +91,23 @@ TEST(BenchScaling, ExpertsMayLieOnOtherRanks) {
   EXPECT_SAYS(f.out, "\ndp=2,ep=2 ");
 }
 
+#if defined(__x86_64__)
+TEST(BenchStep, ObeysTheLimitOfKernels) {
+  setenv("WEFT_CPU_ISA", "portable", 1);
+  const Finished limited = bench_step({"run.backend=cpu"});
+  setenv("WEFT_CPU_ISA", "avx1024", 1);
+  const Finished unknown = bench_step({"run.backend=cpu"});
+  unsetenv("WEFT_CPU_ISA");
+  EXPECT_EQ(limited.status, 0) << limited.err;
+  EXPECT_SAYS(limited.out, "f32 products: weft's, ");
+  EXPECT_SAYS(limited.out, "all other ops: weft's, ");
+  EXPECT_EQ(limited.out.find("AVX"), std::string::npos) << limited.out;
+  EXPECT_EQ(unknown.status, 2);
+  EXPECT_SAYS(unknown.err, "avx1024");
+  EXPECT_SAYS(unknown.err, "portable");
+}
+#endif
+
 TEST(BenchStep, SyntheticTokensAreNoneToTrainOn) {
   const Finished f = weft({"train", std::string(testing::kSourceDir) + "/bench/llama-8x512.toml"});
   EXPECT_EQ(f.status, 2);

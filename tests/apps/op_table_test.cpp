@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 #include "apps/program.h"
+#include "weft/apps/step_floor.h"
 
 namespace weft {
 namespace {
@@ -60,6 +61,32 @@ TEST(OpTable, IsEmptyOfNothing) {
   EXPECT_EQ(parts.step_s, 0);
   EXPECT_EQ(parts.idle_s, 0);
   EXPECT_SAYS(to_table(parts, {}), "the step                                                       0.000     0.0%\n");
+}
+
+// Products by the rate of large ones, attention likewise, all others by their bytes.
+TEST(StepFloor, CountsEveryOpAtTheMachinesRates) {
+  std::vector<TraceEvent> events = kEvents;
+  events.push_back({.region = "", .op = "attention", .start_ns = 9'000'000, .end_ns = 10'000'000, .cost = {3e6, 8, 8}});
+  const MachineRates rates{.flops = 1e9, .bytes = 14e9};
+  const StepFloor floor = floor_of(parts_of_step(events, 1'000'000, 11'000'000), rates);
+  EXPECT_DOUBLE_EQ(floor.products.floor_s, 2 * kProductCost.flops / 1e9);
+  EXPECT_DOUBLE_EQ(floor.products.step_s, 4e-3);
+  EXPECT_DOUBLE_EQ(floor.attention.floor_s, 3e-3);
+  EXPECT_DOUBLE_EQ(floor.attention.step_s, 1e-3);
+  EXPECT_DOUBLE_EQ(floor.others.floor_s, 1e-3);  // 5 and 9 MB
+  EXPECT_DOUBLE_EQ(floor.others.step_s, 4e-3);
+  EXPECT_DOUBLE_EQ(floor.total(), floor.products.floor_s + 4e-3);
+  const std::string text = to_table(floor, 2 * floor.total(), rates);
+  EXPECT_SAYS(text, "\nattention                    3.00       1.00    0.333\n");
+  EXPECT_SAYS(text, "\nall other ops                1.00       4.00    4.000   14.0 GB/s\n");
+  EXPECT_SAYS(text, "    2.000\n");
+}
+
+TEST(StepFloor, OfNoOpIsNothing) {
+  const MachineRates rates{.flops = 1e9, .bytes = 1e9};
+  const StepFloor floor = floor_of(parts_of_step({}, 5, 5), rates);
+  EXPECT_EQ(floor.total(), 0);
+  EXPECT_SAYS(to_table(floor, 1e-3, rates), "\nwhole step                   0.00       1.00        -\n");
 }
 
 }  // namespace

@@ -21,6 +21,8 @@ std::shared_ptr<RunWork> work_of_size(double products_s, double memory_s, int64_
 
 PlannedRow row_of(const std::string& source, const std::string& framework, double products_s, double memory_s) {
   PlannedRow p;
+  static int rows = 0;
+  p.row.id = std::to_string(++rows);
   p.row.source = source;
   p.row.framework = framework;
   p.work = work_of_size(products_s, memory_s, 10);
@@ -76,6 +78,47 @@ TEST(Fit, FindsTheNumbersThatRowsWereMadeWith) {
   EXPECT_NEAR(fitted.all()[0].products, truth.products, 0.05);
   for (const PlannedRow& p : rows)
     EXPECT_NEAR(forecast_of(p, fitted).peak_memory_gib / *p.row.peak_memory_gib, 1, 0.05);
+}
+
+// Steps of equal products, cut into ever more kernels.
+TEST(Fit, FindsTheGapBesideEachKernel) {
+  std::vector<PlannedRow> rows;
+  for (int i = 1; i <= 6; ++i) {
+    rows.push_back(row_of("first", "one", 0.3, 0.1));
+    rows.back().work = work_of_size(0.3, 0.1, 1000 * i);
+  }
+  ProgramProfile truth = program("truth");
+  truth.gap_us = 60;
+  truth.products = 0.9;
+  measure(rows, truth);
+  const Profiles fitted = fit_profiles(rows, Profiles({program("any program")}));
+  EXPECT_LT(worst(rows, fitted), 0.03);
+  EXPECT_NEAR(fitted.all()[0].gap_us, 60, 10);
+}
+
+// Half of the groups ran on slower machines than the others, which no number of a program explains: what layouts of one
+// group cost beside each other is found still.
+TEST(Fit, HoldsLayoutsOfAGroupBesideEachOther) {
+  std::vector<PlannedRow> rows;
+  for (int i = 1; i <= 6; ++i)
+    for (const char* group : {"quick", "slow"}) {
+      rows.push_back(row_of("first", "one", 0.3, 0.1 * i));
+      rows.back().row.group = group;
+    }
+  ProgramProfile truth = program("truth");
+  truth.memory = 0.35;
+  measure(rows, truth);
+  for (PlannedRow& p : rows)
+    if (p.row.group == "slow") p.row.tokens_per_s_per_gpu = *p.row.tokens_per_s_per_gpu / 1.5;
+  const auto off = [](const std::vector<PlannedRow>& known) {
+    const Profiles fitted = fit_profiles(known, Profiles({program("any program")}));
+    const double forecast = forecast_of(known.front(), fitted).tokens_per_s_per_gpu /
+                            forecast_of(known[known.size() - 2], fitted).tokens_per_s_per_gpu;
+    return std::abs(forecast / (*known.front().row.measured_rate() / *known[known.size() - 2].row.measured_rate()) - 1);
+  };
+  const double in_groups = off(rows);
+  for (PlannedRow& p : rows) p.row.group.clear();
+  EXPECT_LT(in_groups, off(rows) / 2);
 }
 
 TEST(Fit, ProgramsWithoutRowsAndFixedNumbersStay) {

@@ -121,6 +121,15 @@ TEST(CpuBackendSlow, GivesTheSameBitsAgainAndOnAnyNumberOfThreads) {
   }
 }
 
+// Each thread keeps the exponentials of a row in a room of its own where gradients have 16 bits.
+TEST(CpuWorkspace, HasARoomForEachThreadsExponentials) {
+  const Tensor logits(nullptr, DType::f32, {8, 100}), dlogits(nullptr, DType::bf16, {8, 100}),
+      targets(nullptr, DType::i32, {8}), weights(nullptr, DType::f32, {8});
+  const CrossEntropy op{.logits = logits, .targets = targets, .weights = weights, .nll = weights, .dlogits = dlogits};
+  EXPECT_GE(CpuWorkspace({.threads = 1}).of(op), 100 * 4);
+  EXPECT_GE(CpuWorkspace({.threads = 3}).of(op), 3 * 100 * 4);
+}
+
 // Ranks that are threads plan their steps by one workspace model, at the same time; in 16 bits it keeps oneDNN's
 // primitives.
 TEST(CpuWorkspace, AnswersManyRanksAtOnce) {

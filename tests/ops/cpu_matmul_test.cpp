@@ -12,6 +12,8 @@
 #include <vector>
 
 #include "tolerance.h"
+#include "weft/ops/cpu/cpu_features.h"
+#include "weft/ops/cpu/matmul_amx.h"
 #include "weft/ops/cpu/matmul_converted.h"
 #include "weft/ops/cpu/rows.h"
 
@@ -277,6 +279,126 @@ TEST(CpuMatmul, InvariantBitsOfARowDoNotDependOnTheOtherRows) {
     part.out = x.op.out.slice_rows(7, rows);
     run(matmul, part);
     EXPECT_EQ(x.out.memory(), whole) << rows;
+  }
+}
+
+// A batch of texts writes what each of them would alone.
+TEST(CpuMatmul, BitsOfFewRowsDependNeitherOnTheOtherRowsNorOnThreads) {
+  for (const DType type : {DType::f32, DType::bf16, DType::f16}) {
+    MatmulOperands x({.m = 16, .n = 131, .k = 301, .trans_b = true, .in = type, .out = type});
+    CpuMatmul first(1, Numerics::fast);
+    run(first, x.op);
+    const std::vector<std::byte> whole = x.out.memory();
+    for (const int threads : {1, 2, 7})
+      for (const int64_t rows : {1, 3, 8}) {
+        CpuMatmul matmul(threads, Numerics::fast);
+        Matmul part = x.op;
+        part.a = x.op.a.slice_rows(5, rows);
+        part.out = x.op.out.slice_rows(5, rows);
+        run(matmul, part);
+        EXPECT_EQ(x.out.memory(), whole) << name_of(type) << ", " << rows << " rows, " << threads << " threads";
+      }
+  }
+}
+
+// AmxMatmul alone, where kernels may use AMX.
+class AmxMatmulTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (isa_of_kernels() != CpuIsa::amx) GTEST_SKIP() << "this CPU has no AMX, or kernels are kept from it";
+  }
+};
+
+std::vector<Case> amx_cases() {
+  std::vector<Case> cases = cases_of(DType::bf16, DType::bf16, {Start::zero, Start::accumulate, Start::bias});
+  const std::vector<Case> wide = cases_of(DType::bf16, DType::f32, {Start::zero, Start::accumulate, Start::bias});
+  cases.insert(cases.end(), wide.begin(), wide.end());
+  for (const DType out : {DType::bf16, DType::f32})  // several blocks of k, the last with an odd value
+    for (const bool trans : {false, true})
+      cases.push_back({.m = 70,
+                       .n = 41,
+                       .k = 4131,
+                       .trans_a = trans,
+                       .trans_b = !trans,
+                       .accumulate = trans,
+                       .in = DType::bf16,
+                       .out = out,
+                       .gap = 5});
+  return cases;
+}
+
+TEST_F(AmxMatmulTest, EqualsADoubleLoop) {
+  AmxMatmul matmul(2);
+  for (const Case& c : amx_cases()) expect_equals_double_loop(c, matmul);
+}
+
+TEST_F(AmxMatmulTest, CutsOutWhereSumsOfSeveralBlocksOfKWait) {
+  AmxMatmul matmul(1);
+  MatmulOperands x({.m = 1100, .n = 40, .k = 2100, .trans_b = true, .in = DType::bf16, .out = DType::f32});
+  run(matmul, x.op);
+  const std::vector<std::byte> whole = x.out.memory();
+  Matmul part = x.op;  // the rows behind the cut
+  part.a = x.op.a.slice_rows(1000, 100);
+  part.out = x.op.out.slice_rows(1000, 100);
+  run(matmul, part);
+  EXPECT_EQ(x.out.memory(), whole);
+}
+
+TEST_F(AmxMatmulTest, BitsDependNeitherOnThreadsNorOnStridesNorOnTheOtherRows) {
+  for (Case c : amx_cases()) {
+    SCOPED_TRACE(c.name());
+    MatmulOperands one((c.gap = 0, c)), apart((c.gap = 19, c));
+    AmxMatmul alone(1), team(3 + int(c.m % 2));
+    run(alone, one.op);
+    run(team, apart.op);
+    for (int64_t i = 0; i < c.m; ++i)
+      for (int64_t j = 0; j < c.n; ++j)
+        ASSERT_EQ(value_of(one.op.out, i, j), value_of(apart.op.out, i, j)) << "at " << i << ", " << j;
+    if (c.trans_a || c.accumulate || c.m < 3) continue;
+    const std::vector<std::byte> whole = one.out.memory();
+    Matmul part = one.op;
+    part.a = one.op.a.slice_rows(1, c.m / 2);
+    part.out = one.op.out.slice_rows(1, c.m / 2);
+    run(team, part);
+    ASSERT_EQ(one.out.memory(), whole);
+  }
+}
+
+TEST_F(AmxMatmulTest, NanAndInfinityReachTheRowsAndColumnsTheyBelongToAlone) {
+  for (const DType out : {DType::bf16, DType::f32}) {
+    MatmulOperands x({.m = 35, .n = 37, .k = 33, .in = DType::bf16, .out = out});
+    x.op.a.as<bf16>()[34 * x.op.a.row_stride + 32] = bf16(std::nanf(""));
+    x.op.a.as<bf16>()[3 * x.op.a.row_stride + 1] = bf16(INFINITY);
+    AmxMatmul matmul(1);
+    run(matmul, x.op);
+    for (int64_t i = 0; i < 35; ++i)
+      for (int64_t j = 0; j < 37; ++j) {
+        const double got = value_of(x.op.out, i, j);
+        EXPECT_EQ(std::isnan(got), i == 34) << i << ", " << j;
+        EXPECT_EQ(std::isinf(got), i == 3) << i << ", " << j;
+      }
+  }
+}
+
+TEST_F(AmxMatmulTest, NoProductNeedsMoreMemoryThanTheMostOfAny) {
+  for (const int threads : {1, 3}) {
+    const AmxMatmul matmul(threads);
+    for (const auto& [m, n, k] : std::vector<std::array<int64_t, 3>>{{1, 1, 1},
+                                                                     {9000, 9000, 3},
+                                                                     {9000, 9000, 2049},
+                                                                     {5000, 512, 50257},
+                                                                     {40000, 512, 512},
+                                                                     {33, 40000, 2048}}) {
+      const auto product = [](int64_t rows, int64_t cols, int64_t depth) {
+        return Matmul{.a = Tensor(nullptr, DType::bf16, {rows, depth}),
+                      .b = Tensor(nullptr, DType::bf16, {depth, cols}),
+                      .out = Tensor(nullptr, DType::bf16, {rows, cols})};
+      };
+      const int64_t most = matmul.most_workspace_bytes(product(m, n, k));
+      for (const int64_t part : {1, 2, 7, 64})  // of the rows, as an expert has; of k, as its weights' gradient has
+        for (const Matmul& op : {product((m + part - 1) / part, n, k), product(m, n, (k + part - 1) / part)})
+          EXPECT_LE(matmul.workspace_bytes(op), most) << m << " " << n << " " << k << ", part " << part;
+    }
   }
 }
 

@@ -11,8 +11,10 @@
 #include "weft/apps/bench_run.h"
 #include "weft/apps/bench_scaling.h"
 #include "weft/apps/commands.h"
+#include "weft/apps/cpu_machine.h"
 #include "weft/apps/data_lines.h"
 #include "weft/apps/op_table.h"
+#include "weft/apps/step_floor.h"
 #include "weft/base/error.h"
 #include "weft/comm/communicator.h"
 #include "weft/ops/traced.h"
@@ -52,8 +54,8 @@ struct Needed {
 };
 
 // The library's products of this step, by the faster of its ways, one after the other on the memory they have in it
-// (where it is the library that runs them: at the rate of large ones), and the optimizer's traffic.
-Floor measure_floor(const Machine& machine, const Needed& needed) {
+// (where it is the library that runs them: at the rate of large ones), and the optimizer's traffic at `bandwidth`.
+Floor measure_floor(const Machine& machine, const Needed& needed, double bandwidth) {
   const std::vector<Matmul>& products = needed.products;
   Floor floor{.products_s = 1e30};
   const auto ways = machine.make_library_matmuls();
@@ -64,7 +66,7 @@ Floor measure_floor(const Machine& machine, const Needed& needed) {
                                   for (const Matmul& op : products) run_product(op);
                                 }));
   }
-  floor.optimizer_s = needed.optimizer_bytes / machine.measure_bandwidth();
+  floor.optimizer_s = needed.optimizer_bytes / bandwidth;
   return floor;
 }
 
@@ -147,6 +149,7 @@ struct Times {
   double step_s = 1e30;
   Floor floor{1e30, 1e30};
   double rate = 0, least_rate = 1e30;  // flop/s of large products
+  double bandwidth = 0;                // bytes/s
 };
 
 // Interleaved, so that both see the same machine; and all ranks at once, each with its own.
@@ -159,7 +162,9 @@ Times time_steps(BenchRun& run, const Machine& machine, const Needed& needed, in
                              run.step(run.rank.backend);
                              barrier(world);
                            }));
-    const Floor now = measure_floor(machine, needed);
+    const double bandwidth = machine.measure_bandwidth();
+    best.bandwidth = std::max(best.bandwidth, bandwidth);
+    const Floor now = measure_floor(machine, needed, bandwidth);
     best.floor = {std::min(best.floor.products_s, now.products_s), std::min(best.floor.optimizer_s, now.optimizer_s)};
     const double rate = machine.measure_matmul_rate(run.rank.plan.step.precision.compute);
     best.rate = std::max(best.rate, rate);
@@ -189,6 +194,13 @@ void print_beside_floor(const Times& best, const TracedStep& traced, const Neede
                            fmt::format("{:.0f} MiB planned", double(plan.memory.total_bytes()) / (1 << 20)));
 }
 
+// Where there is no rate (the reference's is none), there is no such floor.
+void print_at_rates(const TracedStep& step, double step_s, const MachineRates& rates) {
+  if (!(rates.flops > 0) || !(rates.bytes > 0)) return;
+  std::cout << "\n"
+            << to_table(floor_of(parts_of_step(step.events, step.began_ns, step.ended_ns), rates), step_s, rates);
+}
+
 void print_mfu(const Times& best, const RunPlan& plan) {
   constexpr double kSteady = 1.2;  // the best of some measurements over the least, on a machine without other work
   if (!(best.rate > 0)) return;
@@ -210,6 +222,26 @@ void print_step(const Recipe& recipe, const Machine& machine, const RunPlan& pla
       machine.description, world > 1 ? fmt::format(", {} ranks, of which this is rank 0", world) : "");
 }
 
+// Which kernels do the products, by their share of the arithmetic, and which all else.
+void print_kernels(const Recipe& recipe, int threads, const Needed& needed) {
+  if (recipe.run.backend != BackendKind::cpu) return;
+  const Numerics numerics = recipe.train.numerics == NumericsChoice::invariant ? Numerics::invariant : Numerics::fast;
+  std::map<std::pair<DType, ProductShape>, std::string> kernels;
+  std::map<std::pair<std::string_view, std::string>, double> flops;
+  for (const Matmul& op : needed.products) {
+    std::string& kernel = kernels[{op.a.dtype, shape_of(op)}];
+    if (kernel.empty()) kernel = cpu_kernel_of(op, threads, numerics);
+    flops[{name_of(op.a.dtype), kernel}] += flops_of(op);
+  }
+  const double all = flops_of(needed.products);
+  for (const auto& [what, part] : flops)
+    std::cout << fmt::format("{} products: {} ({:.0f} % of the arithmetic of products)\n", what.first, what.second,
+                             part / all * 100);
+  if (recipe.train.precision == PrecisionChoice::bf16 && cpu_has_tiles())
+    std::cout << "attention and products of experts: weft's, AMX\n";
+  std::cout << "all other ops: " << other_cpu_kernels() << "\n";
+}
+
 // Every rank takes part; rank 0 speaks of its own.
 void bench_rank(const BenchOptions& o, const Recipe& recipe, const Machine& machine, const ProcessMesh& mesh) {
   BenchRun run(recipe, machine, plan_of_rank(recipe, *machine.workspace_model, *mesh.world), mesh);
@@ -225,13 +257,15 @@ void bench_rank(const BenchOptions& o, const Recipe& recipe, const Machine& mach
   const TracedStep step = trace_step(run, traced, layers);
   std::string other_data;
   if (!o.trace.empty()) other_data = to_json(layers.wait_gather(*mesh.world, recipe, machine.description)).dump();
-  const double bandwidth = o.ops ? machine.measure_bandwidth() : 0;
   if (mesh.world->rank() != 0) return;
   print_step(recipe, machine, run.rank.plan);
+  const MachineRates rates{.flops = best.rate, .bytes = best.bandwidth};
+  print_kernels(recipe, machine.threads, needed);
   print_beside_floor(best, step, needed, run.rank.plan);
+  print_at_rates(step, best.step_s, rates);
   print_mfu(best, run.rank.plan);
   if (o.ops)
-    print_ops(step, best.step_s, {.flops = best.rate, .bytes = bandwidth});
+    print_ops(step, best.step_s, rates);
   else
     print_parts(step.events, best.step_s);
   if (!o.trace.empty()) write_chrome_trace(o.trace, step.events, step.instructions, other_data);

@@ -9,6 +9,7 @@
 #include "weft/apps/cli_command.h"
 #include "weft/apps/commands.h"
 #include "weft/apps/completion.h"
+#include "weft/apps/cpu_machine.h"
 #include "weft/apps/failure.h"
 #include "weft/apps/forward_ranks.h"
 #include "weft/apps/launch.h"
@@ -511,6 +512,7 @@ int run_command(const Command& command) {
   const std::string name = command.name();
   report_lost_files(name, launched_as(environment).rank);
   try {
+    limit_cpu(environment(kCpuIsaVariable));
     const int status = command.run();
     std::cout.flush();
     if (!std::cout) throw Error("the output could not be written: is the disk full, or the reader gone?");

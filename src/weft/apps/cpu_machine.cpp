@@ -1,12 +1,11 @@
 #include "weft/apps/cpu_machine.h"
 
-#include <hwy/targets.h>
-
 #include <dnnl.hpp>
 #include <memory>
 
 #include "weft/base/error.h"
 #include "weft/ops/cpu/cpu_backend.h"
+#include "weft/ops/cpu/cpu_features.h"
 #include "weft/ops/cpu/cpu_workspace.h"
 #include "weft/ops/cpu/matmul.h"
 #include "weft/ops/cpu/matmul_dnnl.h"
@@ -19,9 +18,8 @@ namespace {
 constexpr size_t kBandwidthBytes = size_t{1} << 28;  // far beyond the caches
 
 std::string cpu_description() {
-  const auto targets = hwy::SupportedTargets();
-  return fmt::format("{} kernels, oneDNN {}.{}.{}", hwy::TargetName(targets & -targets), DNNL_VERSION_MAJOR,
-                     DNNL_VERSION_MINOR, DNNL_VERSION_PATCH);
+  return fmt::format("{} kernels, oneDNN {}.{}.{}", vector_kernels(), DNNL_VERSION_MAJOR, DNNL_VERSION_MINOR,
+                     DNNL_VERSION_PATCH);
 }
 
 // oneDNN's product for each op, with memory of its own; weft's where oneDNN has none.
@@ -52,13 +50,19 @@ void library_sgemm(int threads, const Matmul& op) {
 
 bool has_cpu() { return true; }
 
-bool cpu_multiplies_bf16() {
-#if defined(__x86_64__)
-  return __builtin_cpu_supports("avx512bf16") != 0;
-#else
-  return false;
-#endif
+void limit_cpu(const std::optional<std::string>& isa) {
+  if (!isa) return;
+  const std::optional<CpuIsa> most = cpu_isa_named(*isa);
+  if (!most)
+    throw ConfigError(
+        fmt::format("{}={} is no kind of kernels; there are {}", kCpuIsaVariable, *isa, fmt::join(kCpuIsaNames, ", ")));
+  if (*most > isa_of_this_cpu())
+    throw ConfigError(fmt::format("{}={}: this CPU lacks it; the most that it has is {}", kCpuIsaVariable, *isa,
+                                  name_of(isa_of_this_cpu())));
+  limit_kernels(*most);
 }
+
+bool cpu_multiplies_bf16() { return isa_of_kernels() >= CpuIsa::avx512_bf16; }
 
 void need_cpu(std::string_view) {}
 
@@ -86,5 +90,11 @@ Machine cpu_machine(int threads, Numerics numerics) {
           .measure_bandwidth = [threads] { return measure_cpu_bandwidth(threads); },
           .make_library_matmuls = [threads] { return cpu_library_matmuls(threads); }};
 }
+
+std::string cpu_kernel_of(const Matmul& op, int threads, Numerics numerics) {
+  return CpuMatmul(threads, numerics).kernel_of(op);
+}
+bool cpu_has_tiles() { return isa_of_kernels() == CpuIsa::amx; }
+std::string other_cpu_kernels() { return fmt::format("weft's, {}", vector_kernels()); }
 
 }  // namespace weft

@@ -17,6 +17,7 @@
 #include <thread>
 
 #include "weft/apps/commands.h"
+#include "weft/apps/cpu_machine.h"
 #include "weft/apps/failure.h"
 #include "weft/apps/launcher_words.h"
 #include "weft/apps/rank_processes.h"
@@ -51,7 +52,7 @@ std::vector<std::string> mpirun_command(const RanksJob& job) {
     add_hosts(job.hosts, all);
   else if (!job.launched.allocated)
     all.push_back("--oversubscribe");  // cores are shared by weft itself
-  for (const char* name : {kAttempt, kFaults})
+  for (const char* name : {kAttempt, kFaults, kCpuIsaVariable})
     if (environment(name)) all.insert(all.end(), {"-x", name});
   all.insert(all.end(), {"-x", kHasLauncher, "-n", std::to_string(job.ranks)});
   all.insert(all.end(), job.command.begin(), job.command.end());

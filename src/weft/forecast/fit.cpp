@@ -2,8 +2,11 @@
 #include <cmath>
 #include <limits>
 #include <map>
+#include <numeric>
 #include <optional>
 #include <set>
+#include <string>
+#include <tuple>
 
 #include "weft/forecast/score.h"
 
@@ -19,6 +22,7 @@ constexpr double kStepFalls = 0.65;  // from round to round
 constexpr int kRounds = 6;           // of all numbers
 constexpr int kWideRounds = 2;       // of them, in which wide numbers leap
 constexpr double kGains[] = {0, 0.1, 0.2, 0.3};
+constexpr double kOtherGapUs = 50;
 constexpr double kWideZero = 1;                    // where a wide number leaps from that is 0
 constexpr double kMemoryPull = 0.02;               // of a part of memory that is e times more or less
 constexpr int kMemoryGrid = 10, kMostBaseGib = 5;  // values of the grid, up and down
@@ -32,24 +36,32 @@ using Numbers = std::vector<const ProfileNumber*>;
 struct SameRows {
   const PlannedRow* first;
   double year;
+  size_t group;
   std::vector<double> log_rates;  // as measured
 };
 
-// What is to be as low as possible.
+// What is to be as low as possible: how far forecasts are off, and, as users compare layouts, how far they are beside
+// the others of their group (runs of one model on one machine).
 class Loss {
  public:
   Loss(const Rows& rows, const ProgramProfile& base, Numbers numbers)
       : count_(double(rows.size())), base_(base), numbers_(std::move(numbers)) {
-    std::map<std::pair<const RunWork*, double>, size_t> known;
+    std::map<std::tuple<const RunWork*, double, std::string>, size_t> known;
+    std::map<std::string, size_t> groups;
     for (const PlannedRow* row : rows) {
       const double year = row->row.release_year();
-      const auto [at, is_new] = known.try_emplace({row->work.get(), year}, rows_.size());
-      if (is_new) rows_.push_back({row, year, {}});
+      // A row without a group is one.
+      const std::string name = row->row.group.empty() ? "row " + row->row.id : "group " + row->row.group;
+      const auto [at, is_new] = known.try_emplace({row->work.get(), year, name}, rows_.size());
+      const size_t group = groups.try_emplace(name, groups.size()).first->second;
+      if (is_new) rows_.push_back({row, year, group, {}});
       rows_[at->second].log_rates.push_back(std::log(*row->row.measured_rate()));
     }
+    groups_ = groups.size();
   }
   double operator()(const ProgramProfile& profile) const {
     double sum = 0, pull = 0;
+    std::vector<Group> groups(groups_);
     std::map<double, ProgramProfile> released;
     for (const SameRows& same : rows_) released.try_emplace(same.year, at_release(profile, same.year));
     for (const SameRows& same : rows_) {
@@ -57,8 +69,13 @@ class Loss {
       const StepForecast step =
           price_step(*row.work, released.at(same.year), {.simulated = false, .factor = row.bubble_factor});
       const double rate = std::log(row.work->tokens / step.step_s / row.work->mesh.world());
-      for (const double measured : same.log_rates) sum += std::min(kMostError, std::abs(rate - measured));
+      for (const double measured : same.log_rates) {
+        const double error = std::clamp(rate - measured, -kMostError, kMostError);
+        sum += std::abs(error);
+        groups[same.group].errors.push_back(error);
+      }
     }
+    for (const Group& group : groups) sum += group.spread();
     for (const ProfileNumber* n : numbers_) {
       const double by = std::abs(std::log((profile.*n->value + kNear) / (base_.*n->value + kNear)));
       pull += n->wide ? by / 4 : by;
@@ -67,7 +84,20 @@ class Loss {
   }
 
  private:
+  struct Group {
+    std::vector<double> errors;
+    // The sum of what each is away from their mean.
+    double spread() const {
+      const double mean =
+          std::accumulate(errors.begin(), errors.end(), 0.0) / double(std::max<size_t>(1, errors.size()));
+      double sum = 0;
+      for (const double e : errors) sum += std::abs(e - mean);
+      return sum;
+    }
+  };
+
   std::vector<SameRows> rows_;
+  size_t groups_ = 0;
   double count_;
   const ProgramProfile& base_;
   Numbers numbers_;
@@ -101,17 +131,26 @@ ProgramProfile fit_from(const ProgramProfile& from, const Loss& loss, const Numb
   return best;
 }
 
-// A program's gain from year to year goes with all its rates, so that it is not found by moving one number: the fit
-// begins at several.
+// A program's gain from year to year goes with all its rates, and its gap beside each kernel with that of its products,
+// so that neither is found by moving one number: the fit begins at several.
 ProgramProfile fit(const Rows& rows, const ProgramProfile& base, const Numbers& numbers) {
   const Loss loss(rows, base, numbers);
   std::optional<ProgramProfile> best;
-  for (const double gain : kGains) {
-    ProgramProfile from = base;
-    from.gain = base.experts ? gain : base.gain;
+  const auto try_from = [&](const ProgramProfile& from) {
     const ProgramProfile found = fit_from(from, loss, numbers);
     if (!best || loss(found) < loss(*best)) best = found;
-    if (!base.experts) break;
+  };
+  ProgramProfile from = base;
+  if (base.experts) {
+    for (const double gain : kGains) {
+      from.gain = gain;
+      try_from(from);
+    }
+  } else {
+    try_from(from);
+    from.gap_us = kOtherGapUs;
+    if (std::any_of(numbers.begin(), numbers.end(), [](auto* n) { return n->value == &ProgramProfile::gap_us; }))
+      try_from(from);
   }
   return *best;
 }

@@ -337,7 +337,6 @@ std::optional<StepRecord> Trainer::step_once() {
   enter(RunSection::step);
   const double began = now_s();
   for (auto& [axis, time] : waits_) time = {};
-  drag_if_planted(rank_.mesh.world->rank());
   const TrainingStep::Watch watch{.before_end = [this](const auto& so_far) {
     if (recipe_.train.log_grad_norms) log_grad_norms(so_far);
   }};
@@ -352,6 +351,7 @@ std::optional<StepRecord> Trainer::step_once() {
     adapter_changed_ = true;
   ++step_;
   island_tokens_ += rank_.plan.step.global_tokens();
+  drag_if_planted(rank_.mesh.world->rank(), now_s() - began - waited_s());
   return record_of(result, batch, now_s() - began);
 }
 

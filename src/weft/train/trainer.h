@@ -148,6 +148,7 @@ class Trainer {
   void enter(RunSection section);
   std::optional<StepRecord> step_once();  // none: the run has gone back
   StepRecord record_of(const TrainingStep::Result& result, int64_t batch, double took);
+  double waited_s() const;
   void watch_stragglers(double step_s);
   void wait_rebalance(std::span<const double> compute_s);
   bool has_room_for(const Recipe& recipe) const;

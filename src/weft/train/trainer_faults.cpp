@@ -78,11 +78,17 @@ std::string Trainer::wait_first_bad_weight() {
   return first_text(*rank_.mesh.world, rank_.state.norm->wait_first_nonfinite_weight(rank_.backend));
 }
 
+// What this rank has waited for others in this step.
+double Trainer::waited_s() const {
+  double s = 0;
+  for (const auto& [axis, time] : waits_) s += time.blocked_s;
+  return s;
+}
+
 // Each rank tells now and then how long it has computed, which is what it has not waited for others.
 void Trainer::watch_stragglers(double step_s) {
   if (rank_.mesh.world->size() == 1 || machine_.late) return;
-  double wait_s = 0;
-  for (const auto& [axis, time] : waits_) wait_s += time.blocked_s;
+  const double wait_s = waited_s();
   compute_s_ += step_s - wait_s;
   wait_s_ += wait_s;
   if (++window_steps_ < StragglerWatch::kWindow) return;

@@ -3,11 +3,20 @@
 #include <algorithm>
 #include <cmath>
 
+#include "weft/ops/cpu/attention_amx.h"
 #include "weft/ops/cpu/attention_kernels.h"
+#include "weft/ops/cpu/cpu_features.h"
 #include "weft/ops/cpu/team.h"
 
 namespace weft::cpu {
 namespace {
+
+const AttentionKernels& kernels_for(const Tensor& q, AttentionUnits units) {
+  static constexpr AttentionKernels kVectors{forward_floats, forward_blocks, backward_floats,
+                                             begin_keys,     backward_block, end_keys};
+  const AttentionKernels* tiles = q.dtype == DType::bf16 && units == AttentionUnits::tiles ? tile_kernels() : nullptr;
+  return tiles != nullptr ? *tiles : kVectors;
+}
 
 int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 int64_t rounded(int64_t bytes) { return ceil_div(bytes, 64) * 64; }
@@ -88,7 +97,7 @@ void add_groups(const AttentionHeads& h, std::span<const AttentionSpan> spans, I
   items.order();
 }
 
-void run_forward(const Attention& op, int threads, std::byte* workspace) {
+void run_forward(const Attention& op, int threads, const AttentionKernels& kernels, std::byte* workspace) {
   Items items(workspace);
   float* memory = reinterpret_cast<float*>(workspace + Items::bytes(op.q.rows()));
   const QueryBlocks blocks(op.heads);
@@ -100,7 +109,8 @@ void run_forward(const Attention& op, int threads, std::byte* workspace) {
     QueryBlock group_blocks[size_t(kGroupBlocks)];
     for (int64_t i = group.begin; i < group.end; ++i)
       group_blocks[i - group.begin] = blocks.at(span, group.kv, group.set, i);
-    forward_blocks(op, {group_blocks, size_t(group.end - group.begin)}, memory + thread * forward_floats(op.heads));
+    kernels.forward_blocks(op, {group_blocks, size_t(group.end - group.begin)},
+                           memory + thread * kernels.forward_floats(op.heads));
   });
 }
 
@@ -109,14 +119,14 @@ void run_forward(const Attention& op, int threads, std::byte* workspace) {
 // keys, dq is written by groups of blocks and then dk and dv by chunks of keys (7 products). Sums are the same in both.
 class Backward {
  public:
-  Backward(const AttentionBackward& op, int threads, std::byte* workspace)
-      : op_(op), threads_(threads), blocks_(op.heads), items_(workspace) {
+  Backward(const AttentionBackward& op, int threads, const AttentionKernels& kernels, std::byte* workspace)
+      : op_(op), threads_(threads), kernels_(kernels), blocks_(op.heads), items_(workspace) {
     float* floats = reinterpret_cast<float*>(workspace + items_bytes(op));
     unfinished_ = rows_unfinished(op) ? Rows<float>{floats, op.q.rows(), op.q.cols(), op.q.cols()} : in_place(op.dq);
     memory_ = floats + unfinished_floats(op);
   }
-  static int64_t bytes(const AttentionBackward& op, int threads) {
-    return items_bytes(op) + 4 * (unfinished_floats(op) + threads * thread_floats(op));
+  static int64_t bytes(const AttentionBackward& op, int threads, const AttentionKernels& kernels) {
+    return items_bytes(op) + 4 * (unfinished_floats(op) + threads * kernels.backward_floats(op.heads, most_rows(op)));
   }
 
   void run() {
@@ -128,7 +138,6 @@ class Backward {
  private:
   static int64_t items_bytes(const AttentionBackward& op) { return Items::bytes(std::max(op.q.rows(), op.k.rows())); }
   static int64_t most_rows(const AttentionBackward& op) { return std::min(chunk_rows(op.heads), op.k.rows()); }
-  static int64_t thread_floats(const AttentionBackward& op) { return backward_floats(op.heads, most_rows(op)); }
   // Whether rows of dq may have to wait between chunks in memory of their own: f32 rows wait in dq.
   static bool rows_unfinished(const AttentionBackward& op) {
     return op.dq.dtype != DType::f32 && op.k.rows() + kStripKeys > chunk_rows(op.heads);
@@ -157,9 +166,9 @@ class Backward {
       const Item& item = items_.of_task(task);
       const AttentionSpan& span = op_.spans[size_t(item.index)];
       for_chunks(span, task - item.first, [&](const KeyChunk& chunk) {
-        begin_keys(op_, chunk, memory(thread));
+        kernels_.begin_keys(op_, chunk, memory(thread));
         visit(span, BackwardTask{chunk, true, true, unfinished_}, thread);
-        end_keys(op_, chunk, memory(thread));
+        kernels_.end_keys(op_, chunk, memory(thread));
       });
     });
   }
@@ -171,7 +180,7 @@ class Backward {
       const AttentionSpan& span = op_.spans[size_t(item.index)];
       const Group group = group_of(blocks_, span, task - item.first);
       for_chunks(span, group.kv, [&](const KeyChunk& chunk) {
-        begin_keys(op_, chunk, memory(thread));
+        kernels_.begin_keys(op_, chunk, memory(thread));
         visit(span, group, BackwardTask{chunk, false, true, unfinished_}, thread);
       });
     });
@@ -185,22 +194,22 @@ class Backward {
     for_tasks(threads_, items_.tasks(), [&](int64_t task, int thread) {
       const Item& item = items_.of_task(task);
       const KeyChunk chunk{task - item.first, {item.index * rows, std::min(tk, (item.index + 1) * rows)}};
-      begin_keys(op_, chunk, memory(thread));
+      kernels_.begin_keys(op_, chunk, memory(thread));
       for (const AttentionSpan& span : op_.spans)
         if (span.k_row < chunk.rows.end && chunk.rows.begin < span.k_row + span.k_count)
           visit(span, BackwardTask{chunk, true, false}, thread);
-      end_keys(op_, chunk, memory(thread));
+      kernels_.end_keys(op_, chunk, memory(thread));
     });
   }
 
-  float* memory(int thread) const { return memory_ + thread * thread_floats(op_); }
+  float* memory(int thread) const { return memory_ + thread * kernels_.backward_floats(op_.heads, most_rows(op_)); }
   // f(chunk) for the chunks of a span's keys. Tiles of keys, which begin at multiples of their size, lie in one each.
   template <class F>
   void for_chunks(const AttentionSpan& s, int64_t kv, const F& f) const {
     const int64_t most = chunk_rows(op_.heads);
     for (int64_t key = 0, end; key < s.k_count; key = end) {
       end = std::min(s.k_count, key + most - (s.k_position + key) % kStripKeys);
-      f(KeyChunk{kv, {s.k_row + key, s.k_row + end}});
+      f(KeyChunk{kv, {s.k_row + key, s.k_row + end}, (s.k_position + key) % (kStripKeys / 2)});
     }
   }
   // Every block of rows of a span and the query heads that read a key head, in order.
@@ -214,7 +223,7 @@ class Backward {
       const bool last = i + 1 == group.end;
       const QueryBlock next = last ? block : blocks_.at(s, group.kv, group.set, i + 1);
       task.next = last ? nullptr : &next;
-      backward_block(op_, block, task, memory(thread));
+      kernels_.backward_block(op_, block, task, memory(thread));
       block = next;
     }
   }
@@ -222,6 +231,7 @@ class Backward {
   static constexpr int64_t kTasksPerThread = 4;
   const AttentionBackward& op_;
   int threads_;
+  const AttentionKernels& kernels_;
   QueryBlocks blocks_;
   Items items_;
   Rows<float> unfinished_;
@@ -230,14 +240,22 @@ class Backward {
 
 }  // namespace
 
-int64_t attention_bytes(const Attention& op, int threads) {
-  return Items::bytes(op.q.rows()) + threads * 4 * forward_floats(op.heads);
+AttentionUnits attention_units(bool tiles) {
+  return tiles && isa_of_kernels() == CpuIsa::amx ? AttentionUnits::tiles : AttentionUnits::vectors;
 }
-int64_t attention_bytes(const AttentionBackward& op, int threads) { return Backward::bytes(op, threads); }
 
-void attention(const Attention& op, int threads, std::byte* workspace) { run_forward(op, threads, workspace); }
-void attention_backward(const AttentionBackward& op, int threads, std::byte* workspace) {
-  Backward(op, threads, workspace).run();
+int64_t attention_bytes(const Attention& op, int threads, AttentionUnits units) {
+  return Items::bytes(op.q.rows()) + threads * 4 * kernels_for(op.q, units).forward_floats(op.heads);
+}
+int64_t attention_bytes(const AttentionBackward& op, int threads, AttentionUnits units) {
+  return Backward::bytes(op, threads, kernels_for(op.q, units));
+}
+
+void attention(const Attention& op, int threads, AttentionUnits units, std::byte* workspace) {
+  run_forward(op, threads, kernels_for(op.q, units), workspace);
+}
+void attention_backward(const AttentionBackward& op, int threads, AttentionUnits units, std::byte* workspace) {
+  Backward(op, threads, kernels_for(op.q, units), workspace).run();
 }
 
 }  // namespace weft::cpu

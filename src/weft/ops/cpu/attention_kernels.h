@@ -20,6 +20,7 @@ void forward_blocks(const Attention& op, std::span<const QueryBlock> blocks, flo
 struct KeyChunk {
   int64_t kv = 0;
   Range rows;
+  int64_t lead = 0;  // positions from the last multiple of kStripKeys / 2 to the first row, where dq is written
 };
 // At most so many rows make a chunk: a multiple of kStripKeys.
 inline int64_t chunk_rows(const AttentionHeads& h) {
@@ -41,5 +42,15 @@ int64_t backward_floats(const AttentionHeads& h, int64_t most_rows);
 void begin_keys(const AttentionBackward& op, const KeyChunk& chunk, float* memory);
 void backward_block(const AttentionBackward& op, const QueryBlock& block, const BackwardTask& task, float* memory);
 void end_keys(const AttentionBackward& op, const KeyChunk& chunk, float* memory);  // writes dk and dv
+
+// All kernels of a kind.
+struct AttentionKernels {
+  decltype(&cpu::forward_floats) forward_floats;
+  decltype(&cpu::forward_blocks) forward_blocks;
+  decltype(&cpu::backward_floats) backward_floats;
+  decltype(&cpu::begin_keys) begin_keys;
+  decltype(&cpu::backward_block) backward_block;
+  decltype(&cpu::end_keys) end_keys;
+};
 
 }  // namespace weft::cpu

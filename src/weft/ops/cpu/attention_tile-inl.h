@@ -99,7 +99,11 @@ HWY_INLINE Floats exp2_of_negative(Floats x) {
   const Lanes d;
   const hn::RebindToSigned<Lanes> di;
   const auto magic = hn::Set(d, 12582912.0f);  // 1.5 2^23: adding it rounds, and leaves the integer in the low bits
+#if HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_AVX3
   x = hn::Max(hn::Set(d, -100.0f), x);
+#else  // where Max may drop a NaN
+  x = hn::IfThenElse(hn::Lt(x, hn::Set(d, -100.0f)), hn::Set(d, -100.0f), x);
+#endif
   const auto whole = hn::Add(x, magic);
   const auto r = hn::Sub(x, hn::Sub(whole, magic));
   auto p = hn::MulAdd(hn::Set(d, 0.000154531629451f), r, hn::Set(d, 0.00133908633647f));

@@ -144,13 +144,13 @@ void CpuBackend::apply(const LatentKeysBackward& op) { by_rows(op, op.dkv, cpu::
 void CpuBackend::apply(const Attention& op) {
   check_types(op);
   Scope scope(workspace_);
-  cpu::attention(op, threads_, temporary<std::byte>(op));
+  cpu::attention(op, threads_, model_.units(), temporary<std::byte>(op));
 }
 
 void CpuBackend::apply(const AttentionBackward& op) {
   check_types(op);
   Scope scope(workspace_);
-  cpu::attention_backward(op, threads_, temporary<std::byte>(op));
+  cpu::attention_backward(op, threads_, model_.units(), temporary<std::byte>(op));
 }
 
 void CpuBackend::apply(const AttentionMerge& op) { by_rows(op, op.o, cpu::attention_merge); }
@@ -182,7 +182,15 @@ void CpuBackend::apply(const SoftCapBackward& op) { by_elements(op, op.dx, cpu::
 
 void CpuBackend::apply(const Dropout& op) { by_rows(op, op.x, cpu::dropout); }
 
-void CpuBackend::apply(const CrossEntropy& op) { by_rows(op, op.logits, cpu::cross_entropy); }
+void CpuBackend::apply(const CrossEntropy& op) {
+  check_types(op);
+  Scope scope(workspace_);
+  float* const rooms = temporary<float>(op);
+  const int64_t rows = op.logits.rows(), shares = std::min<int64_t>(threads_, rows);
+  for_tasks(threads_, shares, [&](int64_t i, int thread) {
+    cpu::cross_entropy(op, {rows * i / shares, rows * (i + 1) / shares}, rooms + thread * cpu::cross_entropy_room(op));
+  });
+}
 void CpuBackend::apply(const CrossEntropyPart& op) { by_rows(op, op.logits, cpu::cross_entropy_part); }
 void CpuBackend::apply(const CrossEntropyJoin& op) { by_rows(op, op.logits, cpu::cross_entropy_join); }
 void CpuBackend::apply(const DistillPart& op) { by_rows(op, op.logits, cpu::distill_part); }

@@ -1,7 +1,7 @@
 #include "weft/ops/cpu/cpu_workspace.h"
 
 #include "weft/device/arena.h"
-#include "weft/ops/cpu/attention.h"
+#include "weft/ops/cpu/cross_entropy.h"
 #include "weft/ops/cpu/team.h"
 
 namespace weft {
@@ -25,8 +25,13 @@ int64_t CpuWorkspace::bytes(const NormBackward& op) const {
   return chunk_sums(op.x.rows(), op.db ? 2 * op.x.cols() : op.x.cols());
 }
 int64_t CpuWorkspace::bytes(const HeadNormBackward& op) const { return chunk_sums(op.x.rows(), op.w.elements()); }
-int64_t CpuWorkspace::bytes(const Attention& op) const { return rounded(cpu::attention_bytes(op, threads_)); }
-int64_t CpuWorkspace::bytes(const AttentionBackward& op) const { return rounded(cpu::attention_bytes(op, threads_)); }
+int64_t CpuWorkspace::bytes(const CrossEntropy& op) const {
+  return threads_ * cpu::cross_entropy_room(op) * size_of(DType::f32);
+}
+int64_t CpuWorkspace::bytes(const Attention& op) const { return rounded(cpu::attention_bytes(op, threads_, units_)); }
+int64_t CpuWorkspace::bytes(const AttentionBackward& op) const {
+  return rounded(cpu::attention_bytes(op, threads_, units_));
+}
 int64_t CpuWorkspace::bytes(const AttentionSinkBackward& op) const {
   return chunk_sums(op.o.rows(), op.sinks.elements());
 }

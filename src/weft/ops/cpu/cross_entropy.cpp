@@ -24,33 +24,32 @@ float exps(const float* x, int64_t n, float most, float* e) {
     return v;
   });
 }
-void scale_exps(const float*, float* e, int64_t n, float, float factor) {
-  for_each(n, [=](auto t, int64_t j) HWY_ATTR { store(hn::Mul(load(t, e + j), hn::Set(t, factor)), t, e + j); });
-}
+// to = factor e; `to` may be `e`.
 template <class T>
-void scale_exps(const float* x, T* e, int64_t n, float most, float factor) {  // 16 bits cannot keep them
-  for_each(n, [=](auto t, int64_t j) HWY_ATTR {
-    const auto v = exp_of_negative(t, hn::Sub(load(t, x + j), hn::Set(t, most)));
-    store(hn::Mul(v, hn::Set(t, factor)), t, e + j);
-  });
+void scale_exps(const float* e, int64_t n, float factor, T* to) {
+  for_each(n, [=](auto t, int64_t j) HWY_ATTR { store(hn::Mul(load(t, e + j), hn::Set(t, factor)), t, to + j); });
 }
 
-// Returns the loss. Writes scale (softmax - onehot) over dlogits where it exists.
+// Returns the loss. Writes scale (softmax - onehot) over dlogits where it exists. `room` [n] keeps the exponentials
+// where dlogits cannot, as it has 16 bits.
 template <class T>
-float cross_entropy_row(const float* logits, int64_t n, int64_t target, T* dlogits, float scale) {
+float cross_entropy_row(const float* logits, int64_t n, int64_t target, T* dlogits, float scale, float* room) {
   const float most = largest(logits, n), at_target = logits[target];
   float* keep = nullptr;
-  if constexpr (std::is_same_v<T, float>) keep = dlogits;
+  if constexpr (std::is_same_v<T, float>)
+    keep = dlogits;
+  else if (dlogits)
+    keep = room;
   const float sum = exps(logits, n, most, keep);
   if (dlogits) {
-    scale_exps(logits, dlogits, n, most, scale / sum);
+    scale_exps(keep, n, scale / sum, dlogits);
     dlogits[target] = T(scale * (std::exp(at_target - most) / sum - 1));
   }
   return std::log(sum) + (most - at_target);
 }
 
 template <class T>
-void cross_entropy_rows(const CrossEntropy& op, Range rows) {
+void cross_entropy_rows(const CrossEntropy& op, Range rows, float* room) {
   const auto logits = rows_of<const float>(op.logits);
   const auto dlogits = rows_of<T>(op.dlogits);
   const float* weights = op.weights.as<float>();
@@ -59,15 +58,15 @@ void cross_entropy_rows(const CrossEntropy& op, Range rows) {
     T* d = dlogits ? dlogits[i] : nullptr;
     if (weights[i] != 0) {
       const float scale = float(op.scale) * weights[i];
-      nll[i] = weights[i] * cross_entropy_row(logits[i], logits.cols, op.targets.as<int32_t>()[i], d, scale);
+      nll[i] = weights[i] * cross_entropy_row(logits[i], logits.cols, op.targets.as<int32_t>()[i], d, scale, room);
     } else {
       nll[i] = 0;
       if (d) std::fill_n(d, logits.cols, T(0.0f));
     }
   }
 }
-void cross_entropy(const CrossEntropy& op, Range rows) {
-  with_type_of(op.dlogits, [&]<class T>() { cross_entropy_rows<T>(op, rows); });
+void cross_entropy(const CrossEntropy& op, Range rows, float* room) {
+  with_type_of(op.dlogits, [&]<class T>() { cross_entropy_rows<T>(op, rows, room); });
 }
 
 void cross_entropy_part(const CrossEntropyPart& op, Range rows) {
@@ -128,7 +127,9 @@ namespace weft::cpu {
 HWY_EXPORT(cross_entropy);
 HWY_EXPORT(cross_entropy_part);
 HWY_EXPORT(cross_entropy_join);
-void cross_entropy(const CrossEntropy& op, Range rows) { HWY_DYNAMIC_DISPATCH(cross_entropy)(op, rows); }
+void cross_entropy(const CrossEntropy& op, Range rows, float* room) {
+  HWY_DYNAMIC_DISPATCH(cross_entropy)(op, rows, room);
+}
 void cross_entropy_part(const CrossEntropyPart& op, Range rows) { HWY_DYNAMIC_DISPATCH(cross_entropy_part)(op, rows); }
 void cross_entropy_join(const CrossEntropyJoin& op, Range rows) { HWY_DYNAMIC_DISPATCH(cross_entropy_join)(op, rows); }
 }  // namespace weft::cpu

@@ -23,6 +23,7 @@ void zero_rows(const Tensor& x) {
 
 int64_t CpuGroupedMatmul::most_bytes(const Matmul& largest) const {
   if (largest.m() == 0 || largest.n() == 0 || largest.k() == 0) return 0;
+  if (runs_on_amx(largest)) return amx_->most_workspace_bytes(largest);
   return largest.a.dtype == DType::f32 ? f32_.most_workspace_bytes() : converted_.most_workspace_bytes(largest);
 }
 int64_t CpuGroupedMatmul::workspace_bytes(const GroupedMatmul& op) const {
@@ -45,6 +46,7 @@ void CpuGroupedMatmul::run(const GroupedWeightGrad& op, std::byte* workspace) co
 void CpuGroupedMatmul::run(const Matmul& op, std::byte* workspace) const {
   if (op.m() == 0 || op.n() == 0) return;
   if (op.k() == 0) return op.accumulate ? void() : zero_rows(op.out);
+  if (runs_on_amx(op)) return amx_->run(op, workspace);
   op.a.dtype == DType::f32 ? f32_.run(op, workspace) : converted_.run(op, workspace);
 }
 

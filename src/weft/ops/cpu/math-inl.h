@@ -39,8 +39,7 @@ HWY_INLINE hn::Vec<D> power_of_two(D d, VI n) {
 // e^x = 2^n e^r, |r| <= ln(2) / 2; the polynomial is that of Cephes' expf.
 template <class D, class V = hn::Vec<D>>
 struct Reduced {
-  V power;  // e^r
-  hn::Vec<hn::RebindToSigned<D>> n;
+  V power, n;  // e^r; n whole
 };
 template <class D, class V>
 HWY_INLINE Reduced<D> reduce_exp(D d, V x) {
@@ -53,20 +52,32 @@ HWY_INLINE Reduced<D> reduce_exp(D d, V x) {
   p = hn::MulAdd(p, r, hn::Set(d, 1.6666665459e-1f));
   p = hn::MulAdd(p, r, hn::Set(d, 5.0000001201e-1f));
   p = hn::MulAdd(hn::Mul(r, r), p, r);
-  return {hn::Add(p, hn::Set(d, 1.0f)), hn::ConvertTo(hn::RebindToSigned<D>(), whole)};
+  return {hn::Add(p, hn::Set(d, 1.0f)), whole};
 }
 
+// power 2^n, rounded once where it is subnormal, infinite where it is too large; near 1 is the power.
+template <class D, class V>
+HWY_INLINE V scale_power(D d, const Reduced<D, V>& e) {
+#if HWY_TARGET == HWY_AVX3
+  if constexpr (hn::MaxLanes(D()) == 16) return V{_mm512_scalef_ps(e.power.raw, e.n.raw)};
+#endif
+  const auto n = hn::ConvertTo(hn::RebindToSigned<D>(), e.n);
+  const auto half = hn::ShiftRight<1>(n);  // in two steps: 2^n may be subnormal, or infinite
+  return hn::Mul(hn::Mul(e.power, power_of_two(d, half)), power_of_two(d, hn::Sub(n, half)));
+}
 template <class D, class V>
 HWY_INLINE V exp(D d, V x) {
-  const auto e = reduce_exp(d, at_least(d, -104, at_most(d, 89, x)));
-  const auto half = hn::ShiftRight<1>(e.n);  // in two steps: 2^n may be subnormal, or infinite
-  return hn::Mul(hn::Mul(e.power, power_of_two(d, half)), power_of_two(d, hn::Sub(e.n, half)));
+  return scale_power(d, reduce_exp(d, at_least(d, -104, at_most(d, 89, x))));
 }
 // exp(x) for x <= 0; a result that would be subnormal becomes about 1e-38.
 template <class D, class V>
 HWY_INLINE V exp_of_negative(D d, V x) {
   const auto e = reduce_exp(d, at_least(d, -87, x));
-  return hn::Mul(e.power, power_of_two(d, e.n));
+#if HWY_TARGET == HWY_AVX3
+  return scale_power(d, e);
+#else
+  return hn::Mul(e.power, power_of_two(d, hn::ConvertTo(hn::RebindToSigned<D>(), e.n)));
+#endif
 }
 
 // s = 1 / (1 + e^-x), and 1 - s without cancellation (where s is 0, anything finite).

@@ -155,6 +155,7 @@ DnnlMatmul::Plan DnnlMatmul::make_plan(const Key& key) const {
     if (std::string_view(desc.impl_info_str()).starts_with("ref")) return plan;  // plain loops: widening is faster
     plan.scratch = desc.scratchpad_desc();
     plan.primitive = dnnl::matmul(desc);
+    plan.kernel = desc.impl_info_str();
   } catch (const dnnl::error& e) {
     if (e.status != dnnl_unimplemented) throw;
   }

@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <map>
 #include <oneapi/dnnl/dnnl.hpp>
+#include <string>
 #include <vector>
 
 #include "weft/ops/numerics.h"
@@ -20,7 +21,8 @@ class DnnlMatmul {
  public:
   DnnlMatmul(int threads, Numerics numerics);
 
-  bool supports(const Matmul& op);  // on this machine
+  bool supports(const Matmul& op);                                                 // on this machine
+  std::string kernel_of(const Matmul& op) { return plan_for(key_of(op)).kernel; }  // that supports it
   int64_t workspace_bytes(const Matmul& op);
   void run(const Matmul& op, std::byte* workspace);
 
@@ -34,6 +36,7 @@ class DnnlMatmul {
   struct Plan {
     dnnl::memory::desc a, b, bias, out, scratch;
     dnnl::matmul primitive;  // empty where oneDNN has none for this key
+    std::string kernel;      // its name there
     int64_t scratch_bytes() const;
   };
   struct Tiling {

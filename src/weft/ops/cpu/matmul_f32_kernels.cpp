@@ -196,7 +196,8 @@ void pack_b(const float* b, int64_t k_stride, int64_t n_stride, int cols, int64_
 }
 
 F32Kernels kernels() {
-  return {.mr = kMr,
+  return {.target = hwy::TargetName(HWY_TARGET),
+          .mr = kMr,
           .nr = kNr,
           .pack_a = pack_a,
           .pack_b = pack_b,

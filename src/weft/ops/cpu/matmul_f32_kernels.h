@@ -33,6 +33,7 @@ struct Tile {
 };
 
 struct F32Kernels {
+  const char* target;  // Highway's name of the kind of CPU that they are compiled for: "AVX3" is AVX-512
   int mr, nr;
   // Packs a[rows, kc], rows <= mr, whose element (i, p) is a[i * m_stride + p * k_stride]; one stride is 1. By rows
   // where k_stride is 1 (kPanelStride floats each), else by p (mr floats each).

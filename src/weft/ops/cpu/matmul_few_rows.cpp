@@ -6,7 +6,7 @@
 namespace weft {
 namespace {
 
-constexpr int64_t kFewRowsGrain = 48;  // columns: whole groups of any kernel, and no line of out is of two threads
+constexpr int64_t kFewRowsGrain = 24;  // columns: whole groups of any kernel
 
 // The operand a in f32: itself, or widened into the workspace.
 Tensor widened(const Tensor& a, std::byte* workspace) {

@@ -56,31 +56,33 @@ void sum_parts(const PartSum& s, Range columns) {
   });
 }
 
-// The sum of f over a run of numbers, in double.
+// The sum of step(sum, v) over a run of numbers v, in double.
 template <class F>
-double sum_in_double(const float* x, int64_t n, const F& f) {
+double sum_in_double(const float* x, int64_t n, const F& step) {
   const hn::ScalableTag<double> d;
   const hn::Rebind<float, decltype(d)> half;
   const int64_t lanes = int64_t(hn::Lanes(d));
   auto s0 = hn::Zero(d), s1 = s0, s2 = s0, s3 = s0;
   int64_t j = 0;
   for (; j + 4 * lanes <= n; j += 4 * lanes) {
-    s0 = hn::Add(s0, f(d, hn::PromoteTo(d, hn::LoadU(half, x + j))));
-    s1 = hn::Add(s1, f(d, hn::PromoteTo(d, hn::LoadU(half, x + j + lanes))));
-    s2 = hn::Add(s2, f(d, hn::PromoteTo(d, hn::LoadU(half, x + j + 2 * lanes))));
-    s3 = hn::Add(s3, f(d, hn::PromoteTo(d, hn::LoadU(half, x + j + 3 * lanes))));
+    s0 = step(s0, hn::PromoteTo(d, hn::LoadU(half, x + j)));
+    s1 = step(s1, hn::PromoteTo(d, hn::LoadU(half, x + j + lanes)));
+    s2 = step(s2, hn::PromoteTo(d, hn::LoadU(half, x + j + 2 * lanes)));
+    s3 = step(s3, hn::PromoteTo(d, hn::LoadU(half, x + j + 3 * lanes)));
   }
   double total = hn::GetLane(hn::SumOfLanes(d, hn::Add(hn::Add(s0, s1), hn::Add(s2, s3))));
   const hn::CappedTag<double, 1> one;
-  for (; j < n; ++j) total += hn::GetLane(f(one, hn::Set(one, double(x[j]))));
+  for (; j < n; ++j) total = hn::GetLane(step(hn::Set(one, total), hn::Set(one, double(x[j]))));
   return total;
 }
 double sum_f32(const float* x, int64_t n) {
-  return sum_in_double(x, n, [](auto, auto v) HWY_ATTR { return v; });
+  return sum_in_double(x, n, [](auto sum, auto v) HWY_ATTR { return hn::Add(sum, v); });
 }
+// In double the square of a float is exact, so multiplying and adding at once rounds as one after the other.
 void leaf_squares_f32(const float* x, int64_t n, double* leaves) {
   for (int64_t i = 0; i < n; i += kSumLeaf)
-    *leaves++ = sum_in_double(x + i, std::min(kSumLeaf, n - i), [](auto, auto v) HWY_ATTR { return hn::Mul(v, v); });
+    *leaves++ = sum_in_double(x + i, std::min(kSumLeaf, n - i),
+                              [](auto sum, auto v) HWY_ATTR { return hn::MulAdd(v, v, sum); });
 }
 
 template <class T>
