@@ -4,9 +4,9 @@
 
 namespace weft {
 
-// Greedily, one text and a batch of them in turns, the best of --iters rounds. Beside the writing of a token: the time
-// in which memory gives the weights and the keys and values that it reads. Beside a prompt: that of its products and
-// attention at the rate of large products. Returns the exit status. Throws ConfigError, FileError.
+// Greedily, one text and a batch of them in turns, the best of --iters rounds. Beside the tokens that are written: the
+// bytes of weights, keys and values that each reads, and the bandwidth that was measured meanwhile. Beside a prompt:
+// training's forward pass over the same tokens. Returns the exit status. Throws ConfigError, FileError.
 int bench_decode(const BenchOptions& options);
 
 }  // namespace weft
