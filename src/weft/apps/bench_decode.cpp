@@ -232,6 +232,7 @@ DecodeTimes time_decoding(const DecodeBench& bench, int64_t iters) {
     for (Tokens& prompt : prompts) prompt.pop_back();
     time_texts(generator, bench, {prompts[0]}, into.one);
     if (bench.texts > 1) time_texts(generator, bench, prompts, into.batch);
+    if (i == 0) continue;
     into.bandwidth = std::max(into.bandwidth, bench.machine.measure_bandwidth());
     into.matmul_rate = std::max(into.matmul_rate, bench.machine.measure_matmul_rate(bench.precision.compute));
   }

@@ -364,17 +364,17 @@ Command add_inspect(CLI::App& weft) {
 
 Command add_bench(CLI::App& weft) {
   auto o = std::make_shared<BenchOptions>();
-  CLI::App* app = weft.add_subcommand("bench",
-                                      "Time a step, generation or kernels against what the machine allows, layouts "
-                                      "beside one rank, or forecasts beside "
-                                      "runs");
+  CLI::App* app = weft.add_subcommand(
+      "bench",
+      "Time a step, generation or kernels against the machine, layouts beside one rank, forecasts beside runs");
   app->add_option("what", o->what,
-                  "step: beside its floor; decode: texts that go on, beside theirs; scaling: layouts beside one rank; "
-                  "kernels: each "
-                  "alone; machine: its file for forecasts; forecast: beside a run")
+                  "step: beside its floor; decode: prompts and texts, beside what they read; scaling: layouts beside "
+                  "one rank; kernels: each alone; machine: its file for forecasts; forecast: beside a run")
       ->required()
       ->check(CLI::IsMember({"step", "decode", "scaling", "kernels", "machine", "forecast"}));
   recipe_arguments(*app, o->recipe, o->overrides);
+  app->get_option("recipe")->description(
+      "Recipe file (TOML); of decode also a model's folder, which may have no weights");
   add_number(*app, "--iters", o->iters, "Repetitions; the best counts, of machine and forecast the median", 1, 1000);
   app->add_option("--layouts", o->layouts, "Of scaling: settings of [parallel], as dp=2,zero_stage=3 tp=2")
       ->type_name("LAYOUT");
@@ -392,7 +392,7 @@ Command add_bench(CLI::App& weft) {
   app->add_option(
          "--tokens", o->tokens,
          "Of kernels: 16384 where it is not given; fewer may stay in a cache. Of machine: 2048, sizes end there. Of "
-         "decode: 64, that each text goes on by")
+         "decode: 64, by which each text goes on")
       ->check(CLI::Range(int64_t{8}, int64_t{1} << 20));
   list_option(*app, "--ranks", o->ranks,
               "Of machine: how many at once, as 1,2,4; by default powers of two up to the cores")
