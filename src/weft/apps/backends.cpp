@@ -64,13 +64,17 @@ std::vector<std::string> backends_here() {
   return names;
 }
 
+Numerics numerics_of(const Recipe& recipe) {
+  return recipe.train.numerics == NumericsChoice::invariant ? Numerics::invariant : Numerics::fast;
+}
+
 Machine machine_for(const Recipe& recipe, int ranks_here) {
   const int sharing = ranks_here > 0 ? ranks_here : mesh_sizes_of(recipe).world();
   const int threads = recipe.run.threads > 0 ? int(recipe.run.threads) : std::max(1, usable_cores() / sharing);
   if (recipe.run.backend == BackendKind::ref) return ref_machine(threads);
   if (recipe.run.backend == BackendKind::cpu) need_cpu(find_cuda_module().empty() ? "ref" : "cuda");
   if (recipe.run.backend == BackendKind::cpu) {
-    const Numerics numerics = recipe.train.numerics == NumericsChoice::invariant ? Numerics::invariant : Numerics::fast;
+    const Numerics numerics = numerics_of(recipe);
     Machine machine = cpu_machine(threads, numerics);
     if (recipe.parallel.pp > 1 && recipe.run.ranks == RanksKind::local)
       machine.of_stages = std::make_shared<const Machine>(cpu_machine(threads * int(recipe.parallel.pp), numerics));

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "weft/apps/commands.h"
+#include "weft/ops/numerics.h"
 #include "weft/recipe/recipe.h"
 #include "weft/train/machine.h"
 
@@ -20,6 +21,9 @@ std::vector<std::string> backends_here();
 // run.backend = "auto" becomes what this machine has, a GPU where one is there and can run the recipe; a note on the
 // terminal says so if this process `speaks`.
 void settle_backend(Recipe& recipe, bool speaks);
+
+// What train.numerics asks of kernels of the cores.
+Numerics numerics_of(const Recipe& recipe);
 
 // The machine that `run.backend`, `run.threads` and `train.numerics` of a recipe ask for. threads 0: the cores that
 // this process may use, shared by `ranks_here` ranks (0: all of the layout, as threads of this process, which share its

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "weft/apps/backends.h"
+#include "weft/apps/bench_decode.h"
 #include "weft/apps/bench_machine.h"
 #include "weft/apps/bench_run.h"
 #include "weft/apps/bench_scaling.h"
@@ -13,6 +14,7 @@
 #include "weft/apps/cpu_machine.h"
 #include "weft/apps/data_lines.h"
 #include "weft/apps/op_table.h"
+#include "weft/apps/product_kernels.h"
 #include "weft/apps/step_floor.h"
 #include "weft/base/error.h"
 #include "weft/comm/communicator.h"
@@ -224,18 +226,8 @@ void print_step(const Recipe& recipe, const Machine& machine, const RunPlan& pla
 // Which kernels do the products, by their share of the arithmetic, and which all else.
 void print_kernels(const Recipe& recipe, int threads, const Needed& needed) {
   if (recipe.run.backend != BackendKind::cpu) return;
-  const Numerics numerics = recipe.train.numerics == NumericsChoice::invariant ? Numerics::invariant : Numerics::fast;
-  std::map<std::pair<DType, ProductShape>, std::string> kernels;
-  std::map<std::pair<std::string_view, std::string>, double> flops;
-  for (const Matmul& op : needed.products) {
-    std::string& kernel = kernels[{op.a.dtype, shape_of(op)}];
-    if (kernel.empty()) kernel = cpu_kernel_of(op, threads, numerics);
-    flops[{name_of(op.a.dtype), kernel}] += flops_of(op);
-  }
-  const double all = flops_of(needed.products);
-  for (const auto& [what, part] : flops)
-    std::cout << fmt::format("{} products: {} ({:.0f} % of the arithmetic of products)\n", what.first, what.second,
-                             part / all * 100);
+  for (const ProductKernels& kernels : kernels_of(needed.products, threads, numerics_of(recipe)))
+    std::cout << to_string(kernels) << "\n";
   if (recipe.train.precision == PrecisionChoice::bf16 && cpu_has_tiles())
     std::cout << "attention and products of experts: weft's, AMX\n";
   std::cout << "all other ops: " << other_cpu_kernels() << "\n";
@@ -286,7 +278,10 @@ int bench_step(const BenchOptions& o) {
 }  // namespace
 
 int run_bench(const BenchOptions& options) {
+  if (options.what != "decode" && (options.batch || options.prompt))
+    throw ConfigError("--batch and --prompt are of `weft bench decode`");
   if (options.what == "machine") return bench_machine(options);
+  if (options.what == "decode") return bench_decode(options);
   if (!options.ranks.empty() || !options.out.empty())
     throw ConfigError("--ranks and --out are of `weft bench machine`");
   if (options.again && options.trace.empty())

@@ -366,29 +366,33 @@ Command add_bench(CLI::App& weft) {
   auto o = std::make_shared<BenchOptions>();
   CLI::App* app = weft.add_subcommand(
       "bench",
-      "Time a step or kernels against what the machine allows, layouts beside one rank, or forecasts beside runs");
-  app->add_option(
-         "what", o->what,
-         "step: beside its floor; scaling: layouts beside one rank; kernels: each alone; machine: its file for "
-         "forecasts; forecast: beside a run")
+      "Time a step, generation or kernels against the machine, layouts beside one rank, forecasts beside runs");
+  app->add_option("what", o->what,
+                  "step: beside its floor; decode: prompts and texts, beside what they read; scaling: layouts beside "
+                  "one rank; kernels: each alone; machine: its file for forecasts; forecast: beside a run")
       ->required()
-      ->check(CLI::IsMember({"step", "scaling", "kernels", "machine", "forecast"}));
+      ->check(CLI::IsMember({"step", "decode", "scaling", "kernels", "machine", "forecast"}));
   recipe_arguments(*app, o->recipe, o->overrides);
+  app->get_option("recipe")->description(
+      "Recipe file (TOML); of decode also a model's folder, which may have no weights");
   add_number(*app, "--iters", o->iters, "Repetitions; the best counts, of machine and forecast the median", 1, 1000);
   app->add_option("--layouts", o->layouts, "Of scaling: settings of [parallel], as dp=2,zero_stage=3 tp=2")
       ->type_name("LAYOUT");
   app->add_option("--trace", o->trace, "Write a step (of scaling: one of the last layout) as a Chrome trace")
       ->type_name("FILE");
   app->add_flag("--ops", o->ops, "Of step: a line for each op and shape of product, beside what the machine reaches");
-  app->add_option("--backend", o->backend, "Of kernels: cpu where it is not given")
+  app->add_option("--backend", o->backend, "Of kernels, and of decode of a model: cpu where it is not given")
       ->check(CLI::IsMember({"auto", "cpu", "cuda", "ref"}));
-  app->add_option("--precision", o->precision, "Of kernels: bf16 where it is not given; of machine: all of them")
+  app->add_option("--precision", o->precision,
+                  "Of kernels: bf16 where it is not given; of machine: all of them; of decode of a model: f32")
       ->check(CLI::IsMember({"f32", "bf16", "fp16"}));
-  app->add_option("--threads", o->threads, "Of kernels, and of each rank of machine; 0: all cores")
+  app->add_option("--threads", o->threads,
+                  "Of kernels, of decode of a model, and of each rank of machine; 0: all cores")
       ->check(CLI::Range(int64_t{0}, int64_t{4096}));
   app->add_option(
          "--tokens", o->tokens,
-         "Of kernels: 16384 where it is not given; fewer may stay in a cache. Of machine: 2048, sizes end there")
+         "Of kernels: 16384 where it is not given; fewer may stay in a cache. Of machine: 2048, sizes end there. Of "
+         "decode: 64, by which each text goes on")
       ->check(CLI::Range(int64_t{8}, int64_t{1} << 20));
   list_option(*app, "--ranks", o->ranks,
               "Of machine: how many at once, as 1,2,4; by default powers of two up to the cores")
@@ -396,10 +400,15 @@ Command add_bench(CLI::App& weft) {
   app->add_option("--out", o->out, "Of machine: the file to write, by default machine.toml")->type_name("FILE");
   app->add_flag("--again", o->again, "Replace the file that is there, of machine or --trace");
   app->add_option("--cluster", o->cluster, "Of forecast: the file that bench machine wrote")->type_name("FILE");
-  app->add_flag("--json", o->json, "Of forecast: print JSON");
+  app->add_flag("--json", o->json, "Of forecast and decode: print JSON");
+  app->add_option("--batch", o->batch, "Of decode: texts at once, beside one; 16 where it is not given")
+      ->check(CLI::Range(int64_t{1}, int64_t{4096}));
+  app->add_option("--prompt", o->prompt, "Of decode: tokens of a prompt; 128 where it is not given")
+      ->check(CLI::Range(int64_t{1}, int64_t{1} << 20));
   app->footer(
       "Examples:\n  weft bench step bench/gpt2-124m.toml run.threads=2\n  weft bench scaling bench/llama-8x512.toml "
       "--layouts dp=2 tp=2 dp=2,zero_stage=3\n  weft bench kernels --backend=cuda\n"
+      "  weft bench decode bench/gpt2-124m.toml train.precision=bf16 --batch 16\n"
       "  weft bench machine --ranks 1,2,4 --out machine.toml\n"
       "  weft bench forecast bench/llama-8x512.toml --cluster machine.toml run.threads=0 parallel.tp=2");
   return {app, [o] { return run_bench(*o); }};

@@ -234,11 +234,12 @@ struct BenchOptions {
   std::string out;                 // of bench machine: the file to write; empty: machine.toml
   bool again = false;              // replace the file that is there
   std::string cluster;             // of bench forecast: the file
-  bool json = false;               // of bench forecast
+  bool json = false;               // of bench forecast and bench decode
   // For bench kernels, by default cpu, bf16, all cores and 16384; and but for the backend for bench machine, by default
-  // f32, bf16 and fp16, the ranks' shares of the cores, and 2048.
+  // f32, bf16 and fp16, the ranks' shares of the cores, and 2048. For bench decode of a model cpu, f32, all cores; 64.
   std::optional<std::string> backend, precision;
   std::optional<int64_t> threads, tokens;
+  std::optional<int64_t> batch, prompt;  // of bench decode: texts at once, 16; tokens of a prompt, 128
 };
 int run_bench(const BenchOptions& options);
 

@@ -97,7 +97,8 @@ Evaluator::Evaluator(const std::filesystem::path& folder, const Spec& spec)
       machine_(spec.machine),
       step_(step_of(config_.spec, spec)),
       plan_(measure_forward(config_.spec, step_, *machine_.workspace_model)),
-      rank_({folder, config_.spec}, step_, plan_, machine_, spec.mesh),
+      rank_({.folder = folder, .model = config_.spec, .random_weights = spec.random_weights}, step_, plan_, machine_,
+            spec.mesh),
       scratch_("evaluation", plan_.evaluation, machine_.memory),
       staging_(machine_.memory, step_.micro_batch_tokens(), rank_.mesh.poller()) {}
 

@@ -55,6 +55,8 @@ class Evaluator {
     Recipe::Parallel layout = {};
     ProcessMesh mesh = single_mesh();  // of the layout's sizes
     bool finds_likeliest = false;      // whether scored tokens are the likeliest
+    // The seed of random weights in place of the folder's, which may have none: for benchmarks.
+    std::optional<uint64_t> random_weights = {};
   };
   // Loads the weights of `folder`, which model_folder_of has checked. Throws FileError, ConfigError.
   Evaluator(const std::filesystem::path& folder, const Spec& spec);

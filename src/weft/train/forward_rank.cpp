@@ -1,6 +1,7 @@
 #include "weft/train/forward_rank.h"
 
 #include "weft/models/hf_weights.h"
+#include "weft/models/init.h"
 #include "weft/plan/run_plan.h"
 #include "weft/sharding/text_ranks.h"
 
@@ -41,7 +42,10 @@ ForwardRank::ForwardRank(const Source& source, const StepSpec& step, const Memor
       links(model, step, mesh, nullptr) {
   params.allocate_frozen(arenas->params, arenas->transit);
   model.allocate_constants(arenas->constants, step.precision);
-  read_hf_weights(source.folder, source.model, params, machine.threads);
+  if (source.random_weights)
+    init_weights(params, *source.random_weights, machine.threads);
+  else
+    read_hf_weights(source.folder, source.model, params, machine.threads);
   params.masters_changed(backend);
   if (source.reaches_experts) reach_experts();
 }

@@ -2,6 +2,7 @@
 #pragma once
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "weft/plan/layout.h"
@@ -31,6 +32,7 @@ class ForwardRank : public RankBackend {
     // The ranks of ep are threads of one process: each reads the experts' weights of all where they lie
     // (Param::of_ranks), and memory of weights ends with the last rank that reads it. Then it is collective.
     bool reaches_experts = false;
+    std::optional<uint64_t> random_weights = {};  // their seed: nothing is read
   };
   ForwardRank(const Source& source, const StepSpec& step, const MemoryPlan& plan, const Machine& machine,
               const ProcessMesh& mesh);

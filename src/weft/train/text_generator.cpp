@@ -366,7 +366,7 @@ TextGenerator::TextGenerator(const std::filesystem::path& folder, const Spec& sp
       machine_(machine_of(spec)),
       step_(step_of(config_.spec, spec)),
       needs_(measure(config_.spec, spec)),
-      rank_({folder, config_.spec, spec.reaches_experts}, step_, needs_.plan, machine_, spec.mesh),
+      rank_({folder, config_.spec, spec.reaches_experts, spec.random_weights}, step_, needs_.plan, machine_, spec.mesh),
       cache_memory_("cache of keys and values", needs_.cache_bytes, machine_.memory),
       scratch_("scratch", needs_.plan.evaluation, machine_.memory),
       staging_(machine_.memory, most_at_once(spec), rank_.mesh.poller()),

@@ -58,6 +58,8 @@ class TextGenerator final : public TextFeeder {
     // Other texts take the places of these later, batch after batch, none longer than the text in its place: the tokens
     // of their prompts. What they need is planned, too.
     std::vector<std::vector<int64_t>> later = {};
+    // The seed of random weights in place of the folder's, which may have none: for benchmarks.
+    std::optional<uint64_t> random_weights = {};
   };
   // What this rank takes, in bytes. Throws ConfigError where the model's positions do not reach.
   struct Needs {

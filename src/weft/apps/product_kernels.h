@@ -1,0 +1,19 @@
+// Which kernels of the cores do matrix products.
+#pragma once
+#include <string>
+#include <vector>
+
+#include "weft/ops/numerics.h"
+#include "weft/ops/ops.h"
+
+namespace weft {
+
+struct ProductKernels {
+  std::string dtype, kernel;  // "bf16", "weft's, AMX"
+  double part = 0;            // of the arithmetic of the products
+};
+// As run.backend = "cpu" runs them; which they are depends on types and shapes alone.
+std::vector<ProductKernels> kernels_of(const std::vector<Matmul>& products, int threads, Numerics numerics);
+std::string to_string(const ProductKernels& kernels);  // "bf16 products: weft's, AMX (97 % of the arithmetic ...)"
+
+}  // namespace weft
