@@ -96,6 +96,25 @@ TEST(Fit, FindsTheGapBesideEachKernel) {
   EXPECT_NEAR(fitted.all()[0].gap_us, 60, 10);
 }
 
+// The same work of a step on two ranks of tp, which meet ever more often.
+TEST(Fit, FindsWhatRanksOfTpWaitAtEachCollective) {
+  std::vector<PlannedRow> rows;
+  for (int i = 0; i < 6; ++i) {
+    rows.push_back(row_of("first", "one", 0.3, 0.1));
+    auto work = work_of_size(0.3, 0.1, 10);
+    work->kinds[0].actions[0].transfers = {
+        {.axis = "tp", .kind = Traffic::Kind::all_reduce, .calls = 1 + 40 * i, .each = {.inside_s = 1e-5}}};
+    rows.back().work = work;
+  }
+  ProgramProfile truth = program("truth");
+  truth.tp_wait_us = 1200;
+  truth.products = 0.9;
+  measure(rows, truth);
+  const Profiles fitted = fit_profiles(rows, Profiles({program("any program")}));
+  EXPECT_LT(worst(rows, fitted), 0.03);
+  EXPECT_NEAR(fitted.all()[0].tp_wait_us, 1200, 200);
+}
+
 // Half of the groups ran on slower machines than the others, which no number of a program explains: what layouts of one
 // group cost beside each other is found still.
 TEST(Fit, HoldsLayoutsOfAGroupBesideEachOther) {

@@ -75,6 +75,27 @@ TEST(Price, GapsBetweenKernelsAreForgottenWithLargerMicroBatches) {
   EXPECT_NEAR(added_by(4), added_by(1) / 4, 0.01 * added_by(1));
 }
 
+// Ranks of tp wait for late ones at each of their collectives, whatever its bytes; nothing hides that.
+TEST(Price, WaitsAtEachCollectiveOfTp) {
+  ProgramProfile waits;
+  waits.tp_wait_us = 1000;
+  for (const int64_t micro_batch : {1, 4}) {
+    Recipe r = recipe_with(1, 2, 1);
+    r.train.micro_batch_size = micro_batch;
+    const RunForecast without = forecast(r, preset_of("H100-SXM"));
+    double calls = 0;
+    for (const ActionWork& action : without.work.kinds[0].actions)
+      for (const TransferWork& t : action.transfers)
+        if (t.axis == "tp") calls += double(t.calls * action.times);
+    const StepForecast with = price_step(without.work, waits);
+    EXPECT_GE(calls * double(micro_batch), 4 * 8);  // two a layer, forward and backward
+    EXPECT_NEAR(with.step_s - without.step.step_s, calls * 1e-3, 1e-9);
+    EXPECT_NEAR(with.exposed_s.at("tp") - without.step.exposed_s.at("tp"), calls * 1e-3, 1e-9);
+  }
+  const RunForecast alone = forecast(recipe_with(1, 1, 1), preset_of("H100-SXM"));
+  EXPECT_EQ(price_step(alone.work, waits).step_s, alone.step.step_s);
+}
+
 TEST(Price, ThePartsAddUpToTheStep) {
   for (const Recipe& r : {recipe_with(1, 1, 1), recipe_with(2, 2, 1), recipe_with(2, 2, 4), recipe_with(4, 1, 2)}) {
     const StepForecast step = forecast(r, preset_of("H100-SXM")).step;

@@ -14,6 +14,7 @@ namespace weft {
 namespace {
 
 constexpr double kMostError = 0.7;   // a row counts no more than this: a forecast twice too high or low
+constexpr double kSpread = 2;        // of what is off within groups, beside what is off at all
 constexpr double kPull = 0.001;      // towards the first numbers: what a change of one by a factor of e must gain
 constexpr double kNear = 0.05;       // changes of numbers below it count little
 constexpr double kFewRows = 6;       // programs with so many rows are pulled twice as strongly
@@ -22,7 +23,7 @@ constexpr double kStepFalls = 0.65;  // from round to round
 constexpr int kRounds = 6;           // of all numbers
 constexpr int kWideRounds = 2;       // of them, in which wide numbers leap
 constexpr double kGains[] = {0, 0.1, 0.2, 0.3};
-constexpr double kOtherGapUs = 50;
+constexpr double kOtherGapUs = 50, kOtherWaitUs = 3000;
 constexpr double kWideZero = 1;                    // where a wide number leaps from that is 0
 constexpr double kMemoryPull = 0.02;               // of a part of memory that is e times more or less
 constexpr int kMemoryGrid = 10, kMostBaseGib = 5;  // values of the grid, up and down
@@ -75,7 +76,7 @@ class Loss {
         groups[same.group].errors.push_back(error);
       }
     }
-    for (const Group& group : groups) sum += group.spread();
+    for (const Group& group : groups) sum += kSpread * group.spread();
     for (const ProfileNumber* n : numbers_) {
       const double by = std::abs(std::log((profile.*n->value + kNear) / (base_.*n->value + kNear)));
       pull += n->wide ? by / 4 : by;
@@ -131,8 +132,8 @@ ProgramProfile fit_from(const ProgramProfile& from, const Loss& loss, const Numb
   return best;
 }
 
-// A program's gain from year to year goes with all its rates, and its gap beside each kernel with that of its products,
-// so that neither is found by moving one number: the fit begins at several.
+// A program's gain from year to year goes with all its rates, and its gap beside each kernel and waits at collectives
+// with that of its products, so that none is found by moving one number: the fit begins at several.
 ProgramProfile fit(const Rows& rows, const ProgramProfile& base, const Numbers& numbers) {
   const Loss loss(rows, base, numbers);
   std::optional<ProgramProfile> best;
@@ -148,9 +149,14 @@ ProgramProfile fit(const Rows& rows, const ProgramProfile& base, const Numbers& 
     }
   } else {
     try_from(from);
-    from.gap_us = kOtherGapUs;
-    if (std::any_of(numbers.begin(), numbers.end(), [](auto* n) { return n->value == &ProgramProfile::gap_us; }))
+    const auto try_other = [&](double ProgramProfile::*number, double value) {
+      if (std::none_of(numbers.begin(), numbers.end(), [&](auto* n) { return n->value == number; })) return;
+      from = base;
+      from.*number = value;
       try_from(from);
+    };
+    try_other(&ProgramProfile::gap_us, kOtherGapUs);
+    try_other(&ProgramProfile::tp_wait_us, kOtherWaitUs);
   }
   return *best;
 }

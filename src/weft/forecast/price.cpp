@@ -151,7 +151,7 @@ Priced price_action(const ActionWork& action, const Pace& pace) {
     const double seconds = seconds_of(t, p);
     const std::string_view axis = axis_of(t);
     if (axis == "tp")
-      priced.exposed.add(t.axis, seconds * p.tp_exposed);
+      priced.exposed.add(t.axis, seconds * p.tp_exposed + double(t.calls) * p.tp_wait_us * 1e-6);
     else if (axis == "cp")
       priced.exposed.add(t.axis, seconds * p.cp_exposed);
     else if (sends_rows_to_experts(t.axis))

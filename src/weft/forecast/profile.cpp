@@ -51,6 +51,7 @@ const std::vector<ProfileNumber>& profile_numbers() {
       {"scores", &P::scores, 0, 8, false},
       {"casts", &P::casts, 0, 2, true},
       {"tp_exposed", &P::tp_exposed, 0, 1.3, true},
+      {"tp_wait_us", &P::tp_wait_us, 0, 10000, true, true},
       {"ep_exposed", &P::ep_exposed, 0, 1.3, true, false, true},
       {"ep_inside", &P::ep_inside, 0, 1.3, true, false, true},
       {"cp_exposed", &P::cp_exposed, 0, 1.3, true},
