@@ -5,6 +5,7 @@
 
 #include "apps/models.h"
 #include "apps/program.h"
+#include "weft/apps/cpu_machine.h"
 #include "weft/apps/decode_floor.h"
 
 namespace weft {
@@ -98,6 +99,7 @@ TEST(BenchDecode, TakesARecipeAndSaysWhichKernelsRun) {
        {"(random weights)", "bf16", "a prompt ", "training's forward ", "2 prompts ", "one text ", "2 texts ", "GB/s",
         "2 texts at once are written ", "a prompt's bf16 products: ", "one text's bf16 products: ", "all other ops: "})
     EXPECT_SAYS(f.out, part);
+  EXPECT_EQ(f.out.find("attention and products of experts: weft's, AMX") != std::string::npos, cpu_has_tiles());
 }
 
 TEST(BenchDecode, RefusesByNameWhatItCannotTime) {
@@ -123,6 +125,10 @@ TEST(BenchDecode, RefusesByNameWhatItCannotTime) {
   const Finished unknown = decode((dir / "other").string(), {});
   EXPECT_NE(unknown.status, 0);
   EXPECT_SAYS(unknown.err, "other: neither a model's folder (config.json)");
+  testing::spill(dir / "pytorch_model.bin", "");  // weights that cannot be read are no reason for random ones
+  const Finished unreadable = decode(model, {});
+  EXPECT_NE(unreadable.status, 0);
+  EXPECT_EQ(unreadable.out, "");
 }
 
 }  // namespace

@@ -105,7 +105,7 @@ TEST(BenchMachine, RefusesWhatIsOfAnotherBenchmark) {
   EXPECT_SAYS(ranks.err, "--ranks two: numbers of ranks, from 1 to");
   EXPECT_SAYS(ops.err, "bench machine takes --ranks, --out");
   EXPECT_SAYS(out.err, "--ranks and --out are of `weft bench machine`");
-  EXPECT_SAYS(cluster.err, "--cluster and --json are of `weft bench forecast`");
+  EXPECT_SAYS(cluster.err, "--cluster is of `weft bench forecast`, and --json of it and of `weft bench decode`");
   for (const Finished& f : {recipe, ranks, ops, out, cluster}) EXPECT_EQ(f.status, 2);
 }
 

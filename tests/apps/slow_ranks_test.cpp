@@ -1,6 +1,8 @@
 // Ranks that do not come, and ranks that come late.
 #include <gtest/gtest.h>
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "apps/small_run.h"
@@ -58,13 +60,14 @@ TEST_F(SlowRanksSlow, UnderASupervisorAHangIsNamedByItsRanksAndTheRunGoesOn) {
 }
 
 TEST_F(SlowRanksSlow, ARankThatIsSlowForFiftyStepsIsReportedAndNotEnded) {
-  const Finished f = slow("drag@run:1:0", {"train.train_iters=51", "checkpoint.save_interval=0"});
+  const Finished f = slow("drag@run:1:0", {"train.train_iters=122", "checkpoint.save_interval=0"});
   ASSERT_EQ(f.status, 0) << f.err;
-  EXPECT_SAYS(f.err, "step 50: rank 1 is slow since step 1: it computes ");
   const auto events = events_of("r", "straggler");
-  ASSERT_EQ(events.size(), 1u);
+  ASSERT_GE(events.size(), 1u);  // on a busy machine a window may see no slow rank, and fifty steps begin later
   EXPECT_EQ(events[0]["rank"], 1);
-  EXPECT_EQ(events[0]["since_step"], 1);
+  const auto step = events[0]["step"].get<int64_t>(), since = events[0]["since_step"].get<int64_t>();
+  EXPECT_EQ(step - since, 49);
+  EXPECT_SAYS(f.err, fmt::format("step {}: rank 1 is slow since step {}: it computes ", step, since));
   EXPECT_GT(events[0]["compute_s"].get<double>(), events[0]["median_s"].get<double>());
 }
 

@@ -11,7 +11,6 @@
 #include "weft/apps/bench_run.h"
 #include "weft/apps/bench_scaling.h"
 #include "weft/apps/commands.h"
-#include "weft/apps/cpu_machine.h"
 #include "weft/apps/data_lines.h"
 #include "weft/apps/op_table.h"
 #include "weft/apps/product_kernels.h"
@@ -228,9 +227,7 @@ void print_kernels(const Recipe& recipe, int threads, const Needed& needed) {
   if (recipe.run.backend != BackendKind::cpu) return;
   for (const ProductKernels& kernels : kernels_of(needed.products, threads, numerics_of(recipe)))
     std::cout << to_string(kernels) << "\n";
-  if (recipe.train.precision == PrecisionChoice::bf16 && cpu_has_tiles())
-    std::cout << "attention and products of experts: weft's, AMX\n";
-  std::cout << "all other ops: " << other_cpu_kernels() << "\n";
+  for (const std::string& line : lines_of_other_kernels(precision_of(recipe).compute)) std::cout << line << "\n";
 }
 
 // Every rank takes part; rank 0 speaks of its own.
@@ -287,7 +284,8 @@ int run_bench(const BenchOptions& options) {
   if (options.again && options.trace.empty())
     throw ConfigError("--again is of `weft bench machine`, and of --trace FILE, which it replaces");
   if (options.what == "forecast") return bench_forecast(options);
-  if (!options.cluster.empty() || options.json) throw ConfigError("--cluster and --json are of `weft bench forecast`");
+  if (!options.cluster.empty() || options.json)
+    throw ConfigError("--cluster is of `weft bench forecast`, and --json of it and of `weft bench decode`");
   if (options.what == "kernels") return bench_kernels(options);
   if (options.backend || options.precision || options.threads || options.tokens)
     throw ConfigError(

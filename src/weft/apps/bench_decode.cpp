@@ -13,6 +13,7 @@
 #include "weft/base/error.h"
 #include "weft/base/memory_limits.h"
 #include "weft/base/rng.h"
+#include "weft/gguf/gguf_file.h"
 #include "weft/models/hf_config.h"
 #include "weft/models/peft.h"
 #include "weft/plan/layout.h"
@@ -41,12 +42,18 @@ struct DecodeBench {
   int64_t passes() const { return tokens - 1; }
 };
 
+// A folder that has config.json, neither weights of any kind, nor what a checkpoint of weft has beside them.
 bool has_config_alone(const std::filesystem::path& folder) {
   std::error_code ignored;
-  if (!std::filesystem::exists(folder / "config.json", ignored) || is_adapter_folder(folder)) return false;
-  for (const auto& file : std::filesystem::directory_iterator(folder))
-    if (file.path().filename().string().find(".safetensors") != std::string::npos) return false;
-  return true;
+  if (!std::filesystem::exists(folder / "config.json", ignored) || is_adapter_folder(folder) ||
+      std::filesystem::exists(folder / "weft", ignored))
+    return false;
+  std::error_code error;
+  for (auto file = std::filesystem::directory_iterator(folder, error); !error && file != end(file);
+       file.increment(error))
+    for (const char* weights : {".safetensors", ".bin", ".pt", ".pth", ".gguf"})
+      if (file->path().filename().string().find(weights) != std::string::npos) return false;
+  return !error;
 }
 
 void take_model(DecodeBench& bench, const BenchOptions& o) {
@@ -101,7 +108,12 @@ DecodeBench decode_bench_of(const BenchOptions& o) {
       o.again)
     throw ConfigError("bench decode takes none of --layouts, --trace, --ops, --ranks, --out, --again and --cluster");
   DecodeBench bench{.texts = o.batch.value_or(16), .prompt = o.prompt.value_or(128), .tokens = o.tokens.value_or(64)};
-  o.recipe.ends_with(".toml") ? take_recipe(bench, o) : take_model(bench, o);
+  require_no_file_of_weights(o.recipe, "model");
+  std::error_code ignored;
+  if (o.recipe.ends_with(".toml") || (std::filesystem::is_regular_file(o.recipe, ignored) && !is_gguf(o.recipe)))
+    take_recipe(bench, o);
+  else
+    take_model(bench, o);
   bench.model = read_hf_config(bench.folder).spec;
   require_vocabulary_head(bench.model, bench.folder.string());
   if (const int64_t most = bench.model.max_positions; most > 0 && bench.length() > most)
@@ -149,7 +161,7 @@ struct DecodeTimes {
   double batch_over_one() const { return batch.tokens_per_s() / one.tokens_per_s(); }
 };
 
-// The two have weights of their own.
+// The generator and the evaluator hold weights each.
 void require_memory_left(const DecodeBench& bench, const TextGenerator::Needs& needs) {
   const auto left = memory_left_here();
   if (!bench.machine.device.empty() || !left) return;
@@ -279,7 +291,9 @@ nlohmann::json json_of_times(const DecodeBench& bench, const DecodeTimes& t) {
           {"prefill_over_training_forward", t.prefill_rate() / t.forward_rate()},
           {"one", written(t.one)},
           {"batch", written(t.batch)},
-          {"batch_over_one", t.batch_over_one()}};
+          {"batch_over_one", t.batch_over_one()},
+          {"other_kernels", bench.backend == BackendKind::cpu ? lines_of_other_kernels(bench.precision.compute)
+                                                              : std::vector<std::string>{}}};
 }
 
 std::string prompts_text(const DecodeBench& bench, const DecodeTimes& t) {
@@ -310,7 +324,8 @@ std::string tokens_text(const DecodeBench& bench, const DecodeTimes& t) {
   };
   line("one text", t.one);
   if (bench.texts > 1) line(fmt::format("{} texts", bench.texts), t.batch);
-  if (t.one.bytes() > t.one.pass_s * t.bandwidth) text += "above 1, caches hold a part of what is read\n";
+  const auto from_caches = [&](const DecodeRate& r) { return r.bytes() > r.pass_s * t.bandwidth; };
+  if (from_caches(t.one) || from_caches(t.batch)) text += "above 1, caches hold a part of what is read\n";
   if (bench.texts > 1)
     text += fmt::format("{} texts at once are written {:.2f} x as fast as one\n", bench.texts, t.batch_over_one());
   return text + "\n";
@@ -325,7 +340,8 @@ std::string kernels_text(const DecodeBench& bench, const DecodeTimes& t) {
   lines("a prompt's ", t.prompt_kernels);
   lines("one text's ", t.one.kernels);
   if (bench.texts > 1) lines(fmt::format("{} texts' ", bench.texts), t.batch.kernels);
-  return text + fmt::format("all other ops: {}\n", other_cpu_kernels());
+  for (const std::string& line : lines_of_other_kernels(bench.precision.compute)) text += line + "\n";
+  return text;
 }
 
 std::string text_of_times(const DecodeBench& bench, const DecodeTimes& t) {

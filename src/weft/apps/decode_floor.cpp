@@ -16,7 +16,7 @@ const StepOp::Operand& operand(const StepOp& op, std::string_view field) {
 }
 Tensor dry(const StepOp::Operand& x) { return {nullptr, x.dtype, x.shape}; }
 
-// Of `experts.count` experts, the part that some tokens choose.
+// The part of the experts that `tokens` tokens choose, on average.
 double chosen_part(const ExpertsSpec& experts, int64_t tokens) {
   return 1 - std::pow(1 - double(experts.chosen) / double(experts.count), double(tokens));
 }

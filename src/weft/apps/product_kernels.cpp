@@ -25,6 +25,13 @@ std::vector<ProductKernels> kernels_of(const std::vector<Matmul>& products, int 
   return list;
 }
 
+std::vector<std::string> lines_of_other_kernels(DType compute) {
+  std::vector<std::string> lines;
+  if (compute == DType::bf16 && cpu_has_tiles()) lines.push_back("attention and products of experts: weft's, AMX");
+  lines.push_back("all other ops: " + other_cpu_kernels());
+  return lines;
+}
+
 std::string to_string(const ProductKernels& k) {
   return fmt::format("{} products: {} ({:.0f} % of the arithmetic of products)", k.dtype, k.kernel, k.part * 100);
 }

@@ -16,8 +16,8 @@ void plant_faults(const std::string& faults, const std::string& attempt);
 void fault_point(std::string_view point, int rank, int64_t step);
 // Whether a fault of that kind was planted for this point. Likewise.
 bool is_planted(std::string_view kind, std::string_view point, int rank, int64_t step);
-// Sleeps where drag@run:RANK:0 was planted, twice as long as this step has computed (seconds): such a rank is three
-// times as slow as another, on a machine of any speed.
+// Sleeps where drag@run:RANK:0 was planted, twice as long as this step has computed (seconds): where waits for others
+// are timed, such a rank is three times as slow as another, on a machine of any speed.
 void drag_if_planted(int rank, double computed_s);
 
 }  // namespace weft

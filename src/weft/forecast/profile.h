@@ -21,7 +21,7 @@ struct ProgramProfile {
   double casts = 0.5;  // of what making fp8 of every operand by itself would move; the rest is fused away
   // Parts of communication that no computation hides.
   double tp_exposed = 1, ep_exposed = 1, ep_inside = 1, cp_exposed = 0.3, pp_exposed = 0.5;
-  double tp_wait_us = 0;       // at each collective of tp, for ranks of a layer that are late
+  double tp_wait_us = 0;       // at each collective of tp in an action, for ranks of a layer that are late
   double gather_hidden = 0.9;  // ZeRO-3's gathers go on behind this part of an action's computation
   double reduce_hidden = 0.8;  // sums of gradients, and gathers of new weights, behind this part of a micro-batch's
   double slowdown = 0.1;       // of computation beside communication, as a part of the shorter of the two
