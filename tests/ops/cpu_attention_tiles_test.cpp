@@ -43,6 +43,14 @@ OpCases odd_cases() {
   cases.push_back({"a window of a strip", packed({300}), heads_of(4, 2, 64, 128)});
   cases.push_back({"one row", cached(1, 300), heads_of(4, 2, 64)});
   cases.push_back({"one row in a window", cached(1, 300), heads_of(1, 1, 64, 40)});
+  cases.push_back({"one row of many heads", cached(1, 290), heads_of(19, 1, 80)});
+  cases.push_back({"one row of odd heads", cached(1, 131), heads_of(heads_of(3, 1, 33), 17)});
+  cases.push_back({"one row from a latent", cached(1, 140), heads_of(heads_of(6, 1, 576), 512)});
+  cases.push_back({"one row, dropout", cached(1, 140), heads_of(2, 1, 40), 0.2});
+  AttentionHeads capped = heads_of(7, 1, 64, 150);
+  capped.softcap = 3;
+  cases.push_back({"one row, capped", cached(1, 300), capped, 0, 8});
+  cases.push_back({"one row, sharp", cached(1, 300), heads_of(2, 2, 64), 0, 12});
   const std::vector<AttentionSpan> pieces{
       {.q_row = 0, .q_count = 70, .k_row = 0, .k_count = 200, .q_position = 163, .k_position = 33, .sample = 1},
       {.q_row = 70, .q_count = 80, .k_row = 20, .k_count = 190, .q_position = 200, .k_position = 53, .sample = 1}};

@@ -285,20 +285,37 @@ TEST(CpuMatmul, InvariantBitsOfARowDoNotDependOnTheOtherRows) {
 // A batch of texts writes what each of them would alone.
 TEST(CpuMatmul, BitsOfFewRowsDependNeitherOnTheOtherRowsNorOnThreads) {
   for (const DType type : {DType::f32, DType::bf16, DType::f16}) {
-    MatmulOperands x({.m = 16, .n = 131, .k = 301, .trans_b = true, .in = type, .out = type});
-    CpuMatmul first(1, Numerics::fast);
-    run(first, x.op);
-    const std::vector<std::byte> whole = x.out.memory();
-    for (const int threads : {1, 2, 7})
-      for (const int64_t rows : {1, 3, 8}) {
-        CpuMatmul matmul(threads, Numerics::fast);
-        Matmul part = x.op;
-        part.a = x.op.a.slice_rows(5, rows);
-        part.out = x.op.out.slice_rows(5, rows);
-        run(matmul, part);
-        EXPECT_EQ(x.out.memory(), whole) << name_of(type) << ", " << rows << " rows, " << threads << " threads";
-      }
+    for (const int64_t k : {301, 320}) {  // 320: of whole steps of AMX
+      MatmulOperands x({.m = 16, .n = 131, .k = k, .trans_b = true, .in = type, .out = type});
+      CpuMatmul first(1, Numerics::fast);
+      run(first, x.op);
+      const std::vector<std::byte> whole = x.out.memory();
+      for (const int threads : {1, 2, 7})
+        for (const int64_t rows : {1, 3, 8}) {
+          SCOPED_TRACE(fmt::format("{}, {} rows, k {}, {} threads", name_of(type), rows, k, threads));
+          CpuMatmul matmul(threads, Numerics::fast);
+          Matmul part = x.op;
+          part.a = x.op.a.slice_rows(5, rows);
+          part.out = x.op.out.slice_rows(5, rows);
+          run(matmul, part);
+          EXPECT_EQ(x.out.memory(), whole);
+        }
+    }
   }
+}
+
+// Whole groups of tiles, a part of one, and columns behind whole tiles; rows that lie apart.
+TEST(CpuMatmul, EqualsADoubleLoopForFewRowsOfWholeSteps) {
+  CpuMatmul matmul(2, Numerics::fast);
+  for (const int64_t m : {1, 5, 16})
+    for (const int64_t n : {15, 16, 47, 64, 131, 200})
+      for (const Start start : {Start::zero, Start::accumulate, Start::bias})
+        for (const DType out : {DType::bf16, DType::f32}) {
+          const int64_t gap = n % 2 == 0 ? 0 : 3;
+          Case c{.m = m, .n = n, .k = 32 * m, .trans_b = true, .in = DType::bf16, .out = out, .gap = gap};
+          c.accumulate = start == Start::accumulate, c.bias = start == Start::bias;
+          expect_equals_double_loop(c, matmul);
+        }
 }
 
 // AmxMatmul alone, where kernels may use AMX.

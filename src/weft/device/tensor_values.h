@@ -36,4 +36,14 @@ void for_each_value(const Memory& memory, const Tensor& t, const F& f) {
   });
 }
 
+// Copies each row to where row_of(row) says: room for t.cols() values.
+template <class F>
+void copy_rows(const Memory& memory, const Tensor& t, const F& row_of) {
+  double* to = nullptr;
+  for_each_value(memory, t, [&](int64_t row, int64_t column, double x) {
+    if (column == 0) to = row_of(row);
+    to[column] = x;
+  });
+}
+
 }  // namespace weft

@@ -61,8 +61,7 @@ void RunWriter::pass(const std::vector<int64_t>& texts, int64_t tokens_each) {
   const Tensor logits = passes_.run(passes_.books().next(next));
   if (!logits) return;
   for (const int64_t text : ended) last_[size_t(text)].resize(size_t(model().vocab_size));
-  for_each_value(*memory_.memory(), logits,
-                 [&](int64_t row, int64_t i, double x) { last_[size_t(ended[size_t(row)])][size_t(i)] = x; });
+  copy_rows(*memory_.memory(), logits, [&](int64_t row) { return last_[size_t(ended[size_t(row)])].data(); });
 }
 
 void RunWriter::feed_filler() {

@@ -524,8 +524,7 @@ Tensor TextGenerator::pass_of(const DecodingRows& rows) {
 void TextGenerator::keep_logits(const std::vector<int64_t>& texts, const Tensor& logits) {
   if (!logits) return;
   for (const int64_t text : texts) last_[size_t(text)].resize(size_t(config_.spec.vocab_size));
-  for_each_value(*machine_.memory, logits,
-                 [&](int64_t row, int64_t i, double x) { last_[size_t(texts[size_t(row)])][size_t(i)] = x; });
+  copy_rows(*machine_.memory, logits, [&](int64_t row) { return last_[size_t(texts[size_t(row)])].data(); });
 }
 
 }  // namespace weft

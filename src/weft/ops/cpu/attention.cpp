@@ -97,7 +97,13 @@ void add_groups(const AttentionHeads& h, std::span<const AttentionSpan> spans, I
   items.order();
 }
 
-void run_forward(const Attention& op, int threads, const AttentionKernels& kernels, std::byte* workspace) {
+bool is_one_query(const Attention& op, const AttentionSpan& s) { return s.q_count == 1 && op.dropout.p == 0; }
+int64_t floats_of_thread(const Attention& op, const AttentionKernels& kernels) {
+  return std::max(kernels.forward_floats(op.heads), (one_query_floats(op.heads) + 15) / 16 * 16);
+}
+
+void run_forward(const Attention& op, int threads, AttentionUnits units, std::byte* workspace) {
+  const AttentionKernels& kernels = kernels_for(op.q, units);
   Items items(workspace);
   float* memory = reinterpret_cast<float*>(workspace + Items::bytes(op.q.rows()));
   const QueryBlocks blocks(op.heads);
@@ -106,11 +112,12 @@ void run_forward(const Attention& op, int threads, const AttentionKernels& kerne
     const Item& item = items.of_task(task);
     const AttentionSpan& span = op.spans[size_t(item.index)];
     const Group group = group_of(blocks, span, task - item.first);
+    float* own = memory + thread * floats_of_thread(op, kernels);
+    if (is_one_query(op, span)) return one_query(op, blocks.at(span, group.kv, group.set, group.begin), own);
     QueryBlock group_blocks[size_t(kGroupBlocks)];
     for (int64_t i = group.begin; i < group.end; ++i)
       group_blocks[i - group.begin] = blocks.at(span, group.kv, group.set, i);
-    kernels.forward_blocks(op, {group_blocks, size_t(group.end - group.begin)},
-                           memory + thread * kernels.forward_floats(op.heads));
+    kernels.forward_blocks(op, {group_blocks, size_t(group.end - group.begin)}, own);
   });
 }
 
@@ -245,14 +252,14 @@ AttentionUnits attention_units(bool tiles) {
 }
 
 int64_t attention_bytes(const Attention& op, int threads, AttentionUnits units) {
-  return Items::bytes(op.q.rows()) + threads * 4 * kernels_for(op.q, units).forward_floats(op.heads);
+  return Items::bytes(op.q.rows()) + threads * 4 * floats_of_thread(op, kernels_for(op.q, units));
 }
 int64_t attention_bytes(const AttentionBackward& op, int threads, AttentionUnits units) {
   return Backward::bytes(op, threads, kernels_for(op.q, units));
 }
 
 void attention(const Attention& op, int threads, AttentionUnits units, std::byte* workspace) {
-  run_forward(op, threads, kernels_for(op.q, units), workspace);
+  run_forward(op, threads, units, workspace);
 }
 void attention_backward(const AttentionBackward& op, int threads, AttentionUnits units, std::byte* workspace) {
   Backward(op, threads, kernels_for(op.q, units), workspace).run();

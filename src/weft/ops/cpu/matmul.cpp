@@ -35,7 +35,7 @@ void run_without_k(const Matmul& op) {
 
 CpuMatmul::CpuMatmul(int threads, Numerics numerics, CpuIsa isa)
     : numerics_(numerics),
-      few_rows_(std::make_unique<FewRowsMatmul>(threads, numerics)),
+      few_rows_(std::make_unique<FewRowsMatmul>(threads, numerics, isa)),
       f32_(std::make_unique<F32Matmul>(threads)),
       amx_(isa == CpuIsa::amx ? std::make_unique<AmxMatmul>(threads) : nullptr),
       converted_(std::make_unique<ConvertedMatmul>(threads)),
@@ -74,8 +74,9 @@ void CpuMatmul::run(const Matmul& op, std::byte* workspace) {
 }
 
 std::string CpuMatmul::kernel_of(const Matmul& op) const {
-  if (op.a.dtype == DType::f32 || few_rows_->takes(op)) return fmt::format("weft's, {}", vector_kernels());
-  if (runs_on_amx(op)) return "weft's, AMX";
+  const bool few = few_rows_->takes(op);
+  if (few ? few_rows_->runs_on_amx(op) : runs_on_amx(op)) return "weft's, AMX";
+  if (few || op.a.dtype == DType::f32) return fmt::format("weft's, {}", vector_kernels());
   if (dnnl_->supports(op)) return "oneDNN's, " + dnnl_->kernel_of(op);
   return fmt::format("weft's in f32, {}", vector_kernels());
 }

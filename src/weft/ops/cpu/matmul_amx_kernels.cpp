@@ -119,6 +119,37 @@ WEFT_AMX_INLINE void do_chores(AmxChores& c, const AmxProduct& product, int rows
   }
 }
 
+// Sums of 16 columns are tile 0; 1 is b's, 2 a's. Rows of b are short and read side by side, which no prefetcher of the
+// hardware follows: the next 16 are asked for in the order of memory.
+WEFT_AMX_INLINE void multiply_columns(const AmxFewRows& p, int64_t col) {
+  const std::byte* a = p.a;
+  const uint16_t *b = p.b + col * p.b_stride, *ahead = b + kTileRows * p.b_stride;
+  _tile_zero(0);
+  for (int64_t step = 0; step < p.steps; ++step, a += kAmxItemBytes, b += kAmxStep) {
+    _tile_loadd(2, a, kRowBytes);
+    _tile_loadd(1, b, p.b_stride * 2);
+    _tile_dpbf16ps(0, 1, 2);
+    for (int line = 0; line < kTileRows; ++line, ahead += kAmxStep)
+      _mm_prefetch(reinterpret_cast<const char*>(ahead), _MM_HINT_T1);
+  }
+}
+
+// The tile of sums, transposed, to out.
+WEFT_AMX_INLINE void write_columns(const AmxFewRows& p, int64_t col) {
+  alignas(64) float sums[256];
+  _tile_stored(0, sums, kRowBytes);
+  memory_is_used();
+  __m512i r[16];
+  for (int i = 0; i < kTileRows; ++i) r[i] = _mm512_load_si512(sums + i * kTileRows);
+  transpose(r);
+  store_tile(r, sums);
+  AmxResult result = p.result;
+  result.sums = sums, result.cols = kTileRows;
+  result.out += col * (result.narrow ? 2 : 4);
+  if (result.bias != nullptr) result.bias += col;
+  write_rows(result, kTileRows);
+}
+
 }  // namespace
 
 WEFT_AMX void amx_begin() { begin_tiles(); }
@@ -163,6 +194,14 @@ WEFT_AMX void amx_multiply(const AmxProduct& product, AmxChores& chores) {
   memory_is_used();
 }
 
+WEFT_AMX void amx_multiply_few(const AmxFewRows& product) {
+  memory_is_used();
+  for (int64_t col = 0; col < product.cols; col += kTileRows) {
+    multiply_columns(product, col);
+    write_columns(product, col);
+  }
+}
+
 void amx_finish_packing(AmxChores& chores) {
   while (chores.packing.k > 0) pack_item(chores.packing);
 }
@@ -181,6 +220,7 @@ void amx_begin() { WEFT_CHECK(false, "this CPU has no AMX"); }
 void amx_end() {}
 void amx_pack_all(AmxPacking) {}
 void amx_multiply(const AmxProduct&, AmxChores&) {}
+void amx_multiply_few(const AmxFewRows&) {}
 void amx_finish_packing(AmxChores&) {}
 void amx_finish(AmxChores&) {}
 

@@ -58,12 +58,22 @@ struct AmxProduct {
   const AmxResult* ahead;  // out that this square will be written to: it is prefetched. Or null
 };
 
+// A product of up to 16 rows of a with the transpose of b: its squares are transposed, so that tiles are filled from
+// b's rows as they lie, and b is read once.
+struct AmxFewRows {
+  const std::byte* a;             // packed as columns of b: the first tile of each item
+  const uint16_t* b;              // [cols, 32 steps]
+  int64_t b_stride, cols, steps;  // cols: a multiple of 16
+  AmxResult result;               // of all cols, without `sums`
+};
+
 // The functions of a thread's part of a product. Only where isa_of_kernels() is CpuIsa::amx: in a program for
 // another kind of CPU they do nothing, and amx_begin ends it.
 void amx_begin();  // configures the tiles of the calling thread
 void amx_end();    // and releases them
 void amx_pack_all(AmxPacking packing);
 void amx_multiply(const AmxProduct& product, AmxChores& chores);
+void amx_multiply_few(const AmxFewRows& product);
 void amx_finish_packing(AmxChores& chores);  // packs what is left
 void amx_finish(AmxChores& chores);          // and writes the result
 
