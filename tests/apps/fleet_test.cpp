@@ -59,6 +59,9 @@ TEST(ChildCommand, GivesWhatIsPrintedOrWhyNot) {
   EXPECT_EQ(answer("kill -9 $$").text, "was ended by signal 9");
   EXPECT_EQ(answer("sleep 100", 0.05).text, "gave no answer within 0.05 s");
   EXPECT_FALSE(ChildCommand({"sleep", "100"}, 10).wait([] { return true; }).good);
+  const std::string long_text(300000, 'x');
+  EXPECT_EQ(ChildCommand({"cat"}, 10, false, long_text).wait(never).text, long_text);
+  EXPECT_EQ(ChildCommand({"cat"}, 10).wait(never).text, "");
 }
 
 Recipe fleet_recipe(const std::string& more) {

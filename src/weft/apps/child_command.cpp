@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <signal.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -18,7 +19,20 @@ namespace {
 
 constexpr int kNoSuchProgram = 127;
 
-[[noreturn]] void become(char** argv, pid_t parent, int output, bool quiet) {
+// A file in memory that holds the text, to be read from its beginning.
+Descriptor file_of(const std::string& text) {
+  Descriptor file(::memfd_create("input", MFD_CLOEXEC));
+  size_t written = 0;
+  while (file >= 0 && written < text.size()) {
+    const ssize_t n = ::write(file, text.data() + written, text.size() - written);
+    if (n <= 0) throw Error("a command cannot be run: there is no memory for its input");
+    written += size_t(n);
+  }
+  if (file < 0 || ::lseek(file, 0, SEEK_SET) != 0) throw Error("a command cannot be run: too many files are open");
+  return file;
+}
+
+[[noreturn]] void become(char** argv, pid_t parent, int input, int output, bool quiet) {
   ::setpgid(0, 0);
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (::getppid() != parent) ::_exit(kNoSuchProgram);
@@ -26,7 +40,7 @@ constexpr int kNoSuchProgram = 127;
   sigemptyset(&none);
   ::sigprocmask(SIG_SETMASK, &none, nullptr);
   const int nothing = ::open("/dev/null", O_RDWR);
-  ::dup2(nothing, STDIN_FILENO);
+  ::dup2(input >= 0 ? input : nothing, STDIN_FILENO);
   ::dup2(output, STDOUT_FILENO);
   if (quiet) ::dup2(nothing, STDERR_FILENO);
   ::execvp(argv[0], argv);
@@ -35,19 +49,19 @@ constexpr int kNoSuchProgram = 127;
 
 }  // namespace
 
-ChildCommand::ChildCommand(const std::vector<std::string>& words, double limit_s, bool quiet)
+ChildCommand::ChildCommand(const std::vector<std::string>& words, double limit_s, bool quiet, const std::string& input)
     : limit_s_(limit_s), till_s_(now_s() + limit_s) {
   int ends[2] = {-1, -1};
   if (::pipe2(ends, O_CLOEXEC) != 0) throw Error("a command cannot be run: too many files are open");
   ::fcntl(ends[0], F_SETFL, O_NONBLOCK);
   output_ = Descriptor(ends[0]);
-  const Descriptor printed(ends[1]);
+  const Descriptor printed(ends[1]), given = input.empty() ? Descriptor(-1) : file_of(input);
   std::vector<char*> argv;
   for (const std::string& word : words) argv.push_back(const_cast<char*>(word.c_str()));
   argv.push_back(nullptr);
   const pid_t parent = ::getpid();
   process_ = ::fork();
-  if (process_ == 0) become(argv.data(), parent, printed, quiet);
+  if (process_ == 0) become(argv.data(), parent, given, printed, quiet);
   if (process_ < 0) throw Error("no process can be started: the system has too many, or too little memory");
 }
 

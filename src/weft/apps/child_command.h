@@ -12,14 +12,15 @@
 namespace weft {
 
 // Runs in a process group of its own, which ends with this object, with this process, and after `limit_s`. Its standard
-// error is this process's, or nothing where it is to be quiet.
+// error is this process's, or nothing where it is to be quiet. Its standard input is the text `input`.
 class ChildCommand {
  public:
   struct Answer {
     bool good = false;  // it ended with status 0 in time
     std::string text;   // what it printed, at most kLongest bytes; else why it is not good: "ended with status 1"
   };
-  ChildCommand(const std::vector<std::string>& words, double limit_s, bool quiet = false);
+  ChildCommand(const std::vector<std::string>& words, double limit_s, bool quiet = false,
+               const std::string& input = "");
   ~ChildCommand();
   ChildCommand(ChildCommand&& other) noexcept;
   ChildCommand(const ChildCommand&) = delete;

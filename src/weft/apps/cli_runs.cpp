@@ -6,6 +6,7 @@
 #include "weft/apps/watch.h"
 #include "weft/apps/weft_doctor.h"
 #include "weft/history/run_facts.h"
+#include "weft/page/run_news.h"
 #include "weft/recipe/choices.h"
 
 namespace weft {
@@ -75,8 +76,21 @@ Command add_watch(CLI::App& weft) {
   app->add_option("--token-file", o->token_file,
                   "Show it only to who has the token in this file, which is made if it is not there")
       ->type_name("FILE");
+  app->add_option(
+         "--on-event", o->on_event,
+         "Run this command of the shell for each event of the runs, with its JSON as standard input; one after "
+         "the other, each for a minute at most")
+      ->type_name("COMMAND");
+  app->add_option("--events", o->events,
+                  "Of these kinds, with commas between: " + fmt::format("{}; without it {}",
+                                                                        fmt::join(RunNews::all_kinds(), ", "),
+                                                                        fmt::join(RunNews::urgent_kinds(), ", ")))
+      ->delimiter(',')
+      ->allow_extra_args(false)
+      ->type_name("KIND,...");
   app->footer(
       "Examples:\n  weft watch runs/first\n  weft watch runs --port 8080\n"
+      "  weft watch runs --on-event 'curl -s -H content-type:application/json -d @- https://hooks.example/weft'\n"
       "  weft watch runs --address 0.0.0.0 --token-file ~/.weft-token");
   return {app, [o] { return run_watch(*o); }};
 }

@@ -7,9 +7,11 @@
 #include <memory>
 #include <mutex>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <thread>
 
 #include "weft/apps/backends.h"
+#include "weft/apps/child_command.h"
 #include "weft/apps/commands.h"
 #include "weft/apps/stop_signal.h"
 #include "weft/base/error.h"
@@ -18,12 +20,15 @@
 #include "weft/page/access.h"
 #include "weft/page/page_server.h"
 #include "weft/page/plan_map.h"
+#include "weft/page/run_news.h"
 #include "weft/plan/layout.h"
+#include "weft/records/clock.h"
 
 namespace weft {
 namespace {
 
 constexpr size_t kMostRuns = 64;
+constexpr double kLookEach_s = 1;  // also while nobody looks at the page, where a command is told of events
 
 std::vector<std::filesystem::path> runs_in(const std::vector<std::string>& names) {
   std::vector<std::filesystem::path> all;
@@ -65,6 +70,37 @@ class Prices {
   std::map<std::string, double> per_device_;
 };
 
+// Runs the command for one event after the other, with its JSON as standard input.
+class EventCommand {
+ public:
+  EventCommand(std::string command, RunNews& news) : command_(std::move(command)), news_(news) {}
+
+  // Looks whether the one that runs has ended, and starts the next. Does not wait.
+  void go_on() {
+    if (running_) {
+      const auto answer = running_->poll();
+      if (!answer) return;
+      if (!answer->good) std::cerr << fmt::format("note: the command of --on-event {}, for: {}\n", answer->text, told_);
+      running_.reset();
+    }
+    if (const int64_t left_out = news_.num_left_out(); left_out > std::exchange(left_out_, left_out))
+      std::cerr << fmt::format("note: {} events came faster than the command of --on-event ends: left out\n", left_out);
+    const nlohmann::ordered_json event = news_.take();
+    if (event.is_null()) return;
+    told_ = event.at("text").get<std::string>();
+    const std::string input = event.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
+    running_.emplace(std::vector<std::string>{"sh", "-c", command_}, kCommandS, /*quiet=*/false, input);
+  }
+
+ private:
+  static constexpr double kCommandS = 60;
+  const std::string command_;
+  RunNews& news_;
+  std::optional<ChildCommand> running_;
+  std::string told_;  // what it is told
+  int64_t left_out_ = 0;
+};
+
 }  // namespace
 
 LivePage::Spec page_of_runs(std::vector<std::filesystem::path> runs, bool in_a_run) {
@@ -81,13 +117,25 @@ LivePage::Spec page_of_runs(std::vector<std::filesystem::path> runs, bool in_a_r
 
 int run_watch(const WatchOptions& options) {
   const std::string token = options.token_file.empty() ? "" : token_of_file(options.token_file);
-  LivePage page(page_of_runs(runs_in(options.runs)));
+  if (options.on_event.empty() && !options.events.empty())
+    throw ConfigError("--events says which events --on-event gets: name its command too");
+  RunNews news(options.events.empty() ? RunNews::urgent_kinds() : options.events);
+  LivePage::Spec spec = page_of_runs(runs_in(options.runs));
+  if (!options.on_event.empty()) spec.on_look = [&](const RunView& run) { news.look(run); };
+  LivePage page(std::move(spec));
   listen_to_signals("\nThe page ends; runs go on.\n");
   std::atomic<bool> has_ended{false};
   const PageServer server(
       page, {.address = options.address, .port = options.port, .token = token, .on_end = [&] { has_ended = true; }});
   std::cout << "The page: " << server.url() << "\nCtrl-C ends it; runs go on.\n" << std::flush;
+  EventCommand command(options.on_event, news);
+  double looked_s = 0;
+  int64_t seen = -1;
   while (!stop_requested()) {
+    if (!options.on_event.empty()) {
+      if (now_s() - looked_s > kLookEach_s) page.news(seen), looked_s = now_s();
+      command.go_on();
+    }
     if (has_ended) throw Error("the page has ended: this machine gives it no further connections; runs go on");
     std::this_thread::sleep_for(std::chrono::milliseconds(100));
   }

@@ -11,8 +11,10 @@ namespace weft {
 struct WatchOptions {
   std::vector<std::string> runs;  // folders of runs, or of folders with runs
   std::string address = "127.0.0.1";
-  int port = 0;            // 0: one that is free
-  std::string token_file;  // empty: no token
+  int port = 0;                     // 0: one that is free
+  std::string token_file;           // empty: no token
+  std::string on_event;             // a shell's command, run for each event; empty: none
+  std::vector<std::string> events;  // of these kinds; empty: RunNews::urgent_kinds()
 };
 // Serves until a signal asks it to stop. Returns the exit status; throws Error.
 int run_watch(const WatchOptions& options);

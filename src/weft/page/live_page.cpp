@@ -136,7 +136,10 @@ void LivePage::refresh() {
     if (looked_at >= at_least && now_s() - began > kMostReadingS) break;
     RunView& run = *runs_[next_run_];
     next_run_ = (next_run_ + 1) % runs_.size();
-    if (looked_at < runs_.size() || run.has_more()) run.refresh(wall_time_s(), kReadAtOnce);
+    if (looked_at < runs_.size() || run.has_more()) {
+      run.refresh(wall_time_s(), kReadAtOnce);
+      if (spec_.on_look) spec_.on_look(run);
+    }
     read_out = run.has_more() ? 0 : read_out + 1;
   }
   refreshed_s_ = now_s();

@@ -34,6 +34,8 @@ class LivePage {
     std::function<nlohmann::ordered_json(const Recipe&, const std::atomic<bool>& stops)> plan = {};
     // What its devices cost an hour, in the user's money; none: not known. Called from any thread.
     std::function<std::optional<double>(const Recipe&)> price_per_hour = {};
+    // Called with each run behind each look at its files, while no other thread is answered.
+    std::function<void(const RunView&)> on_look = {};
     std::filesystem::path machine_root = "/";  // of /proc and /sys
     double refresh_each_s = 0.4;               // how old what is told may be
   };
