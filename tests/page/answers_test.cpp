@@ -125,6 +125,28 @@ TEST_F(Page, TellsOfARunWhatItsFilesSay) {
   EXPECT_EQ(last["waits_s.tp"], 0.5);
 }
 
+TEST_F(Page, HasAMapOfEachNumberOfTensorsThatWasRecorded) {
+  const fs::path run = make_run(dir_ / "first");
+  append_text(run / "grad_norms.jsonl", "{\"grad_norm\":{\"q\":3.5},\"step\":1}\n");
+  append_text(run / "weight_norms.jsonl",
+              "{\"step\":1,\"update_ratio\":{\"q\":0.25},\"weight_norm\":{\"q\":8.0}}\n"
+              "{\"step\":4,\"update_ratio\":{\"q\":0.5},\"weight_norm\":{\"q\":16.0}}\n");
+  LivePage page(watched({run, make_run(dir_ / "second")}));
+  const auto map = [&](const std::string& of) { return asked(page, "/api/heat", {{"run", "0"}, {"of", of}}); };
+  EXPECT_EQ(map("grad_norm")["values"], json::parse("[[3.5]]"));
+  EXPECT_EQ(asked(page, "/api/heat")["values"], json::parse("[[3.5]]"));
+  EXPECT_EQ(map("weight_norm")["values"], json::parse("[[8.0,16.0]]"));
+  const json ratios = map("update_ratio");
+  EXPECT_EQ(ratios["of"], "update_ratio");
+  EXPECT_EQ(ratios["names"], json({"q"}));
+  EXPECT_EQ(ratios["values"], json::parse("[[0.25,0.5]]"));
+  EXPECT_EQ(ratios["steps"], json({1, 4}));
+  EXPECT_EQ(ratios["ends"], json({1, 4}));
+  const json none = asked(page, "/api/heat", {{"run", "1"}, {"of", "weight_norm"}});
+  EXPECT_EQ(none["available"], false);
+  EXPECT_SAYS(none["reason"].get<std::string>(), "train.log_weight_norms");
+}
+
 TEST_F(Page, TellsOfEachStateARunCanBeIn) {
   const fs::path finished = make_run(dir_ / "finished"), stopped = make_run(dir_ / "stopped", {.train_iters = 9});
   const fs::path lost = make_run(dir_ / "lost", {.train_iters = 9}), runs = make_run(dir_ / "runs", {.train_iters = 9});
@@ -308,6 +330,7 @@ TEST_F(Page, RefusesQuestionsThatMakeNoSense) {
   EXPECT_EQ(status("/api/curves"), 400);
   EXPECT_EQ(status("/api/curves", {{"names", "loss"}, {"points", "4001"}}), 400);
   EXPECT_EQ(status("/api/curves", {{"names", "loss"}, {"from", "nan"}}), 400);
+  EXPECT_EQ(status("/api/heat", {{"of", "loss"}}), 400);
   EXPECT_EQ(status("/etc/passwd"), 404);
   EXPECT_EQ(status("/../first/recipe.toml"), 404);
   EXPECT_EQ(status("/api/runs"), 200);
@@ -336,11 +359,14 @@ TEST_F(Page, IsWholeWhateverAFolderHolds) {
   ASSERT_EQ(::mkfifo((links / "metrics.jsonl").c_str(), 0600), 0);
   ASSERT_EQ(::mkfifo((links / "attempts.jsonl").c_str(), 0600), 0);
   ASSERT_EQ(::mkfifo((links / "grad_norms.jsonl").c_str(), 0600), 0);
+  ASSERT_EQ(::mkfifo((links / "weight_norms.jsonl").c_str(), 0600), 0);
 
   LivePage page(watched({run, links}));
   for (const char* number : {"0", "1"})
     for (const char* path : {"/api/runs", "/api/run", "/api/names", "/api/heat", "/api/plan"})
       EXPECT_EQ(page.answer(path, {{"run", number}}).status, 200) << path;
+  for (const MapKind& kind : kMapKinds)
+    EXPECT_EQ(page.answer("/api/heat", {{"run", "1"}, {"of", std::string(kind.key)}}).status, 200) << kind.key;
   EXPECT_EQ(page.answer("/api/curves", {{"names", "loss,lr,<script>"}}).status, 200);
   const json told = asked(page, "/api/run");
   EXPECT_EQ(told["name"], "<script>alert(1)");

@@ -8,7 +8,6 @@
 
 #include "page/watched_runs.h"
 #include "weft/page/followed_file.h"
-#include "weft/page/gradient_map.h"
 #include "weft/page/metrics_follower.h"
 #include "weft/page/record_numbers.h"
 #include "weft/page/thinned_curve.h"
@@ -311,7 +310,7 @@ TEST(MetricsFollower, BoundsTheNamesOfARun) {
   EXPECT_EQ(metrics.names_left_out(), int64_t(1000 - kMostCurves));
 }
 
-TEST(GradientMap, HasTheGreatestNormOfEachColumn) {
+TEST(NormMap, HasTheGreatestNormOfEachColumn) {
   TempDir dir;
   std::string text;
   for (int step = 1; step <= 4000; ++step)
@@ -319,20 +318,66 @@ TEST(GradientMap, HasTheGreatestNormOfEachColumn) {
             "},\"step\":" + std::to_string(step) + "}\n";
   spill(dir / "grad_norms.jsonl", text + "nonsense\n[1]\n{\"step\":5000}\n{\"step\":4000,\"grad_norm\":{\"" +
                                       std::string(1 << 20, 'k') + "\":1}}\n");
-  GradientMap map(dir.path());
+  NormMap map(dir.path(), kMapKinds[0]);
   map.poll(kAll);
-  const GradientMap::Columns columns = map.columns(0, kAll, 40);
+  const NormMap::Columns columns = map.columns(0, kAll, 40);
   EXPECT_EQ(columns.names, (std::vector<std::string>{"a", "b"}));
   ASSERT_LE(columns.steps.size(), 40u);
   EXPECT_EQ(columns.steps.front(), 1);
-  EXPECT_EQ(columns.end, 4000);
+  EXPECT_EQ(columns.ends.back(), 4000);
   int bad = 0;
   for (size_t c = 0; c < columns.steps.size(); ++c) {
     EXPECT_EQ(columns.values[0][c], 99) << c;  // of 100 steps and more
     bad += std::isnan(columns.values[1][c]);
+    EXPECT_EQ(columns.ends[c] + 1, c + 1 < columns.steps.size() ? columns.steps[c + 1] : 4001) << c;
   }
   EXPECT_EQ(bad, 1);
   EXPECT_EQ(map.columns(1, 4, 400).steps.size(), 1u);  // four steps are one stretch by now
+}
+
+std::string weight_line(int64_t step, double norm, const std::string& ratio) {
+  return "{\"step\":" + std::to_string(step) + ",\"update_ratio\":{\"a\":" + ratio +
+         "},\"weight_norm\":{\"a\":" + std::to_string(norm) + "}}\n";
+}
+
+TEST(NormMap, HasAColumnForEachRecordHoweverFarApartTheyAre) {
+  TempDir dir;
+  std::string text = weight_line(1, 1, "null");
+  for (int64_t step = 100; step <= 1000; step += 100) text += weight_line(step, double(step), "0.5");
+  spill(dir / "weight_norms.jsonl", text);
+  NormMap norms(dir.path(), kMapKinds[1]), ratios(dir.path(), kMapKinds[2]);
+  norms.poll(kAll);
+  ratios.poll(kAll);
+  const NormMap::Columns all = norms.columns(0, kAll, 400);
+  EXPECT_EQ(all.steps, (std::vector<int64_t>{1, 100, 200, 300, 400, 500, 600, 700, 800, 900, 1000}));
+  EXPECT_EQ(all.ends, all.steps);
+  EXPECT_EQ(all.values[0], (std::vector<double>{1, 100, 200, 300, 400, 500, 600, 700, 800, 900, 1000}));
+  const NormMap::Columns of_ratios = ratios.columns(0, 250, 400);
+  EXPECT_TRUE(std::isnan(of_ratios.values.at(0).at(0)));
+  EXPECT_EQ(of_ratios.values[0].at(2), 0.5);
+
+  const NormMap::Columns two = norms.columns(0, kAll, 2);
+  EXPECT_EQ(two.steps, (std::vector<int64_t>{1, 500}));
+  EXPECT_EQ(two.ends, (std::vector<int64_t>{400, 1000}));
+  EXPECT_EQ(two.values[0], (std::vector<double>{400, 1000}));
+
+  EXPECT_EQ(norms.columns(150, 350, 400).steps, (std::vector<int64_t>{200, 300}));
+  EXPECT_TRUE(norms.columns(120, 180, 400).steps.empty()) << "no step between was recorded";
+}
+
+TEST(NormMap, HasTheLaterLineOfAStepThatRanTwice) {
+  TempDir dir;
+  std::string text;
+  for (int64_t step = 10; step <= 50; step += 10) text += weight_line(step, 1, "0.5");
+  spill(dir / "weight_norms.jsonl", text);
+  NormMap map(dir.path(), kMapKinds[1]);
+  map.poll(kAll);
+  testing::append_text(dir / "weight_norms.jsonl", weight_line(25, 3, "0.5") + weight_line(30, 0.5, "0.5"));
+  map.poll(kAll);
+  const NormMap::Columns columns = map.columns(0, kAll, 400);
+  EXPECT_EQ(columns.values[0], (std::vector<double>{1, 3, 0.5, 1, 1})) << "the greatest of steps 20 and 25";
+  EXPECT_EQ(columns.steps, (std::vector<int64_t>{10, 20, 30, 40, 50}));
+  EXPECT_EQ(columns.ends, (std::vector<int64_t>{10, 25, 30, 40, 50}));
 }
 
 TEST(LongRunSlow, AMillionStepsTakeLittleMemory) {

@@ -134,11 +134,21 @@ export class MadeUpRun {
     const [a, b] = [Math.max(1, from ?? 1), Math.min(this.step, to ?? this.step)];
     return { run: this.run, generation: this.generation, first_step: 1, last_step: this.step, curves: names.map((n) => this.curve(n, a, b, points)) };
   }
-  heat(from, to, columns) {
-    if (!this.grad_norms) return { run: this.run, generation: this.generation, available: false, reason: "train.log_grad_norms is off" };
+  // Gradients of every step, weights of every tenth.
+  heat(of, from, to, columns) {
+    const told = { run: this.run, generation: this.generation, of };
+    if (of === "grad_norm" ? !this.grad_norms : !this.weight_norms) return { ...told, available: false, reason: "these are recorded with an option of train" };
+    if (of !== "grad_norm") return { ...told, available: true, ...this.weights(of, from, to, columns) };
     const a = from ?? 1, b = Math.min(this.step, to ?? this.step), steps = Array.from({ length: Math.min(columns, b - a + 1) }, (_, i) => Math.floor(a + (i * (b - a + 1)) / Math.min(columns, b - a + 1)));
     const names = tensors(this.blocks).map((t) => t.name);
-    return { run: this.run, generation: this.generation, available: true, names, steps, end: b, values: names.map((_, n) => steps.map((s) => (this.nonfinite && s >= this.nonfinite ? null : n === 0 && s === 1 ? 0 : 10 ** (-3 + 2 * noise(n) + 0.3 * noise(n * 100 + s)) * (1 + 8 / Math.sqrt(s))))) };
+    return { ...told, available: true, names, steps, ends: [...steps.slice(1).map((s) => s - 1), b], values: names.map((_, n) => steps.map((s) => (this.nonfinite && s >= this.nonfinite ? null : n === 0 && s === 1 ? 0 : 10 ** (-3 + 2 * noise(n) + 0.3 * noise(n * 100 + s)) * (1 + 8 / Math.sqrt(s))))) };
+  }
+  weights(of, from, to, columns) {
+    const recorded = Array.from({ length: Math.floor(this.step / 10) }, (_, i) => 10 * (i + 1)).filter((s) => s >= (from ?? 1) && s <= (to ?? this.step));
+    const n = Math.min(columns, recorded.length), of_column = Array.from({ length: n }, (_, i) => recorded.slice(Math.floor((i * recorded.length) / n), Math.floor(((i + 1) * recorded.length) / n)));
+    const names = tensors(this.blocks).map((t) => t.name);
+    const value = (t, s) => (of === "weight_norm" ? (5 + 20 * noise(t)) * (1 + s / 5000) : t === 1 && s === 10 ? null : 10 ** (-3.5 + noise(t) + 0.3 * noise(t * 100 + s)));
+    return { names, steps: of_column.map((c) => c[0]), ends: of_column.map((c) => c.at(-1)), values: names.map((_, t) => of_column.map((c) => value(t, c[0]))) };
   }
   plan() {
     if (this.step === 0) return { available: false, reason: "model.path is not here" };
@@ -175,12 +185,13 @@ export function made_up_runs() {
     { time: NOW - 2400, event: "straggler", rank: 3, step: 480, since_step: 430, compute_s: 2.4, wait_s: 0.1, median_s: 1.8 },
     { time: NOW - 1900, event: "ended", attempt: 1, cause: "killed", section: "step", step: 640, saved_step: 600, reason: "rank 2 was ended by signal 9" },
     { time: NOW - 1890, event: "started", attempt: 2, newest_step: 600, ranks: 4 },
+    { time: NOW - 70, event: "large_update", step: 890, tensor: "layers.3.down", update_ratio: 0.4, limit: 0.1, weight_norm: 12, since_step: 890, tensors: 3, reason: "the update changed layers.3.down by 0.4 of its norm, above 0.1" },
     { time: NOW - 62, event: "nonfinite", step: 893, transient: false, loss: null, grad_norm: null, tensor: "layers.3.down", ranks: [2] },
     { time: NOW - 60, event: "ended", attempt: 2, cause: "not_finite", section: "step", step: 892, saved_step: 800, reason: "step 893: the gradient of layers.3.down is not finite on rank 2" },
     { time: NOW - 59, event: "stopped", status: 93, reason: "three attempts have come to nothing" },
   ];
   return [
-    new MadeUpRun({ ...small, run: 0, id: "0f1e2d3c4b", name: "first", path: "/data/runs/first", state: "running", step: 1240, total: 5000, grad_norms: true,
+    new MadeUpRun({ ...small, run: 0, id: "0f1e2d3c4b", name: "first", path: "/data/runs/first", state: "running", step: 1240, total: 5000, grad_norms: true, weight_norms: true,
       tasks: [{ name: "piqa.acc", value: 0.6121, stderr: 0.0114, step: 1200 }, { name: "hellaswag.acc_norm", value: 0.3127, stderr: 0.0046, step: 1200 }] }),
     new MadeUpRun({ ...small, run: 1, id: "1a2b3c4d5e", name: "wider", path: "/data/runs/wider", state: "finished", step: 3000, total: 3000, offset: -0.12, step_s: 2.3 }),
     new MadeUpRun({ ...small, run: 2, id: "2b3c4d5e6f", name: "<script>alert(1)</script>", path: "/data/runs/<script>alert(1)</script>", state: "failed", step: 893, total: 5000, offset: 0.2, spikes: [412, 893], nonfinite: 893, events: failed_events, grad_norms: true,
@@ -209,7 +220,7 @@ export async function serve(runs, folder, port = 0) {
       case "/api/run": return run?.details();
       case "/api/names": return run?.names();
       case "/api/curves": return run?.curves(q.getAll("names").filter((n) => n), number("from"), number("to"), number("points") ?? 1000);
-      case "/api/heat": return run?.heat(number("from"), number("to"), number("columns") ?? 200);
+      case "/api/heat": return run?.heat(q.get("of") ?? "grad_norm", number("from"), number("to"), number("columns") ?? 200);
       case "/api/plan": return run?.plan();
     }
   };

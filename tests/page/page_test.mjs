@@ -71,11 +71,21 @@ await test("every panel shows the numbers of the records", async () => {
 });
 
 await test("maps are read by the keyboard", async () => {
-  const heat = runs[0].heat(null, null, 120);
+  const heat = runs[0].heat("grad_norm", null, null, 120);
   await focus("#gradients .heat");
   for (const key of ["ArrowRight", "ArrowDown", "ArrowRight"]) await browser.press(key);
   await shows("grad_norms", heat.values[1][1], "#gradients .readout");
   assert.match(await text("#gradients .readout"), /^layers\.0\.attention_norm, steps 11 to 20: /);
+  const ratios = runs[0].heat("update_ratio", null, null, 120), norms = runs[0].heat("weight_norm", null, null, 120);
+  for (const [of, key, map] of [["update_ratio", "update_ratios", ratios], ["weight_norm", "weight_norms", norms]]) {
+    const within = `#weights [data-map=${of}]`;
+    await focus(`${within} .heat`);
+    for (const key of ["ArrowRight", "ArrowDown", "ArrowDown", "ArrowRight"]) await browser.press(key);
+    await shows(key, map.values[2][1], `${within} .readout`);
+    assert.match(await text(`${within} .readout`), /^layers\.0\.q, step 20: /);
+  }
+  assert.equal(await text("#weights [data-map=update_ratio] .why"), "0 before the update, not finite, or not recorded, at some step (a dash): layers.0.attention_norm.");
+  assert.equal(await text("#weights [data-map=weight_norm] .why"), "");
   await focus("#tensors .heat");
   await browser.press("ArrowRight");
   await shows("held", 32000 * 768, "#tensors .readout");
@@ -155,7 +165,7 @@ await test("a server that was started anew, and numbers runs in another way, lea
 });
 
 await test("a map that grows is asked for now and then, and one that was not there again", async () => {
-  const maps = () => server.asked.filter((a) => a.startsWith("/api/heat")).length, later = (ms) => browser.see(`(() => { const now = Date.now; Date.now = () => now() + ${ms}; })()`);
+  const maps = () => server.asked.filter((a) => a.startsWith("/api/heat") && a.includes("of=grad_norm")).length, later = (ms) => browser.see(`(() => { const now = Date.now; Date.now = () => now() + ${ms}; })()`);
   await open();
   const seen = async (step) => { server.tell(); await browser.wait_for(`document.querySelector('#learning [data-key=loss]')?.dataset.step === '${step}'`, 20); };
   await seen(runs[0].step);
@@ -199,6 +209,8 @@ await test("what files name is text, whatever it looks like; a failure is told a
   assert.equal(await text("#progress .state"), "✕ failed");
   assert.match(await text("#progress .reason"), /not finite on rank 2/);
   assert.equal(await count("#events [data-event=spike].bad"), 1);
+  assert.equal(await count("#events [data-event='large update'].bad"), 1);
+  assert.match(await text("#events"), /the update changed layers\.3\.down by 0\.4 of its norm, above 0\.1 – tensor layers\.3\.down, update ratio 0\.400/);
   assert.equal(await count("#events [data-event=ended].bad"), 2);
   assert.match(await text("#speed"), /Rank 3 is slower .* since step 430/);
   await shows("grad_norm", "", "#learning");
@@ -227,7 +239,7 @@ await test("a million steps on 256 ranks are few points, and every rank has a pl
 
 await test("a run without records leaves panels out, and says what it cannot read", async () => {
   await open("?run=4d5e6f7081");
-  for (const id of ["learning", "speed", "experts", "gradients", "others", "recipe"]) assert.equal(await visible(id), false, id);
+  for (const id of ["learning", "speed", "experts", "gradients", "weights", "others", "recipe"]) assert.equal(await visible(id), false, id);
   assert.match(await text("#progress .problems"), /metrics.jsonl cannot be read/);
   await browser.wait_for("/model.path is not here/.test(document.getElementById('tensors').textContent)");
 });

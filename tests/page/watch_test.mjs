@@ -71,6 +71,7 @@ global_batch_size = 2
 micro_batch_size = 1
 train_iters = 12
 log_grad_norms = true
+log_weight_norms = 4
 [optimizer]
 lr = 1e-3
 lr_warmup_iters = 0
@@ -107,6 +108,21 @@ async function shows_last_record(folder) {
     if (typeof record[key] === "number") await shows(key, record[key], within);
   }
   for (const axis of Object.keys(record.waits_s ?? {})) await shows(`waits_s.${axis}`, record.waits_s[axis], "#waits");
+}
+// Both maps of weights have a column for each line of the folder's file, and its numbers.
+async function shows_weights(folder) {
+  await browser.wait_for("!document.getElementById('weights').hidden", 60);
+  const lines = readFileSync(join(folder, "weight_norms.jsonl"), "utf8").trim().split("\n").map((l) => JSON.parse(l));
+  assert.deepEqual(lines.map((l) => l.step), [1, 4, 8, 12]);
+  const names = Object.keys(lines[0].weight_norm).sort();
+  for (const [of, key] of [["update_ratio", "update_ratios"], ["weight_norm", "weight_norms"]]) {
+    const within = `#weights [data-map=${of}]`;
+    assert.equal(await browser.see(`document.querySelector('${within} .heat').dataset.columns`), "4");
+    await browser.see(`document.querySelector('${within} .heat').focus()`);
+    for (const key of ["Home", "ArrowRight"]) await browser.press(key);
+    await shows(key, lines[1][of][names[0]], `${within} .readout`);
+    assert.ok((await text(`${within} .readout`)).startsWith(`${names[0]}, step 4: `));
+  }
 }
 // The mean that the page tells is that of the records themselves.
 async function shows_speed(folder) {
@@ -158,6 +174,7 @@ await test("the page of a finished run has the numbers of its records", async ()
   if (used !== undefined) await shows("memory.used_bytes", used, "#memory");
   await browser.wait_for("!document.getElementById('gradients').hidden && !document.getElementById('tensors').hidden", 60);
   assert.equal(await browser.see("document.querySelector('#gradients .heat').dataset.columns"), "12");
+  await shows_weights(first);
   await browser.wait_for("document.querySelectorAll('#events [data-key$=\".bytes\"]').length === 2", 30);
 });
 

@@ -49,5 +49,20 @@ TEST(DryStep, KeepsAsManyMicroBatchesAliveAsItsSchedule) {
   }
 }
 
+TEST(DryStep, OneThatMeasuresWeightsHasRoomForACopyOfTheMasters) {
+  const auto optimizer = make_adamw({});
+  StepSpec step = testing::step_spec({});
+  const MemoryPlan without = measure_memory(testing::tiny_llama(), step, *optimizer, {});
+  step.measures_weights = true;
+  const MemoryPlan with = measure_memory(testing::tiny_llama(), step, *optimizer, {});
+  const int64_t masters =
+      DryStep(testing::tiny_llama(), step, *optimizer, {}).state().params.num_elements() * int64_t(sizeof(double));
+  ASSERT_GT(masters, 2 * without.scratch);
+  EXPECT_GE(with.scratch, masters);
+  EXPECT_LT(with.scratch, masters + masters / 10) << "each block begins at an aligned address";
+  EXPECT_EQ(with.total_bytes() - without.total_bytes(),
+            with.scratch - without.scratch + with.persistent.records - without.persistent.records);
+}
+
 }  // namespace
 }  // namespace weft

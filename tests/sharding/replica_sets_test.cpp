@@ -11,6 +11,7 @@
 #include "weft/ops/ref/ref_backend.h"
 #include "weft/optim/grad_norm.h"
 #include "weft/optim/optimizer.h"
+#include "weft/optim/weight_norms.h"
 #include "weft/sharding/rows_to_save.h"
 
 namespace weft {
@@ -45,6 +46,7 @@ struct Saved {
 struct Checkpoint {
   std::map<std::pair<std::string, int64_t>, Saved> elements;
   std::vector<double> norms;
+  std::map<std::string, std::vector<double>> weights;  // WeightNorms' sums, of the last step
 };
 
 // The masters of all ranks.
@@ -85,6 +87,7 @@ class Rank {
     store_.close_unit("experts", 2);
     store_.allocate({params_, grads_, states_, transit_}, optimizer.formats());
     norm_ = std::make_unique<GradNorm>(store_, records_, kUnits);
+    weight_norms_ = std::make_unique<WeightNorms>(store_, records_);
   }
 
   void load(const Checkpoint& from) {
@@ -118,11 +121,21 @@ class Rank {
     store_.finish_step(backend_);
     expect_sums(index);
     const double norm = norm_->wait_measure(backend_);
-    update_all(backend_, optimizer_, store_, scratch_,
-               {.lr = 0.1, .grad_scale = clip_scale(norm, 50), .step = index + 1});
+    weights_.clear();
+    const auto update = [&] {
+      update_all(backend_, optimizer_, store_, scratch_,
+                 {.lr = 0.1, .grad_scale = clip_scale(norm, 50), .step = index + 1});
+    };
+    for (const PartSums& part : weight_norms_->wait_update(backend_, scratch_, true, update)) {
+      std::vector<double>& of = weights_[part.param->spec().name];
+      of.resize(WeightNorms::kSums);
+      for (size_t s = 0; s < of.size(); ++s) of[s] += part.sums[s];
+    }
     expect_values();
     return norm;
   }
+
+  const std::map<std::string, std::vector<double>>& changes() const { return weights_; }
 
   // Each element once, by the rank that writes it.
   void save(Checkpoint& to, std::map<std::pair<std::string, int64_t>, int>& times) const {
@@ -230,6 +243,8 @@ class Rank {
   RefBackend backend_{1};
   ParamStore store_;
   std::unique_ptr<GradNorm> norm_;
+  std::unique_ptr<WeightNorms> weight_norms_;
+  std::map<std::string, std::vector<double>> weights_;  // of the last step
 };
 
 // Steps [first, end) from a checkpoint; what is then saved.
@@ -247,6 +262,8 @@ Checkpoint train(const SetsLayout& l, const Optimizer& optimizer, const Checkpoi
     rank.save(all, times);
     if (all.norms.empty()) all.norms = norms;
     EXPECT_EQ(all.norms, norms) << "not the same on every rank";
+    if (all.weights.empty()) all.weights = rank.changes();
+    EXPECT_EQ(all.weights, rank.changes()) << "not the same on every rank";
   });
   for (const auto& [element, count] : times) EXPECT_EQ(count, 1) << element.first << " " << element.second;
   return all;
@@ -294,6 +311,36 @@ TEST(ReplicaSets, WeightsOfCpAndExpertsAreReducedNormedClippedSavedAndResumed) {
       Checkpoint resumed = train(l, *optimizer, half, 2, 4);
       resumed.norms.clear();
       expect_same(resumed, one);
+    }
+  }
+}
+
+// Sums of squares of what two checkpoints hold.
+void expect_changes(const Checkpoint& now, const Checkpoint& before, const Checkpoint& after) {
+  std::map<std::string, std::vector<double>> expected;
+  for (const auto& [key, saved] : after.elements) {
+    std::vector<double>& of = expected[key.first];
+    of.resize(WeightNorms::kSums);
+    const double then = before.elements.at(key).master, change = saved.master - then;
+    of[WeightNorms::before] += then * then;
+    of[WeightNorms::after] += saved.master * saved.master;
+    of[WeightNorms::change] += change * change;
+  }
+  ASSERT_EQ(now.weights.size(), expected.size());
+  for (const auto& [name, sums] : expected)
+    for (size_t s = 0; s < sums.size(); ++s) {
+      EXPECT_GT(sums[s], 0) << name;
+      EXPECT_NEAR(now.weights.at(name)[s], sums[s], 1e-11 * sums[s]) << name << " " << s;
+    }
+}
+
+TEST(ReplicaSets, NormsOfWeightsAndOfTheirChangesAreThoseOfTwoCheckpoints) {
+  for (const auto& optimizer : {make_adamw({}), make_muon({}), make_adamw8bit({.min_size = 100}), make_sgd({})}) {
+    const Checkpoint before = train({}, *optimizer, {}, 0, 2), after = train({}, *optimizer, {}, 0, 3);
+    expect_changes(after, before, after);
+    for (const SetsLayout& l : kSetsLayouts) {
+      SCOPED_TRACE(l.to_string());
+      expect_changes(train(l, *optimizer, before, 2, 3), before, after);
     }
   }
 }

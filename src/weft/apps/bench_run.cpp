@@ -91,8 +91,15 @@ void BenchRun::step(Backend& on, const Watched* watched) {
   }
   rank.executor.run_on(on, input);
   const double norm = rank.state.norm->wait_measure(on);
-  update_all(on, *rank.plan.optimizer, rank.state.params, rank.executor.scratch(),
-             {.lr = 1e-4, .grad_scale = clip_scale(norm, 1), .step = ++done});
+  Arena& scratch = rank.executor.scratch();
+  const auto update = [&] {
+    update_all(on, *rank.plan.optimizer, rank.state.params, scratch,
+               {.lr = 1e-4, .grad_scale = clip_scale(norm, 1), .step = ++done});
+  };
+  if (const auto& norms = rank.state.weight_norms)
+    norms->wait_update(on, scratch, false, update);  // most steps measure nothing, and have the memory for it
+  else
+    update();
 }
 
 }  // namespace weft

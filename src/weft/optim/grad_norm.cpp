@@ -2,8 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
-#include <map>
 #include <numeric>
+
+#include "weft/optim/part_sums.h"
 
 namespace weft {
 namespace {
@@ -131,26 +132,13 @@ void GradNorm::join(const Group& group, GradRanges ranges, const std::vector<std
 template <class Op>
 std::vector<GradNorm::Entry> GradNorm::measure_parts(Backend& backend) const {
   std::vector<Entry> entries;
-  std::map<const ReplicaGroup*, std::vector<double>> sums;
-  for (const Param* p : store_.params()) {
-    if (!p->learns()) continue;
-    const size_t first = entries.size();
-    const ReplicaGroup& group = store_.group_of(*p);
-    for (const HeldPart& part : p->parts()) entries.push_back({p, part.part_rows.first, part.part_rows.count});
-    std::vector<double>& of_group = sums[&group];
-    of_group.resize(entries.size());
-    for (const ParamStore::Stored& block : store_.stored(*p)) {
-      if (!counts(group, p->parts()[size_t(block.part)].held)) continue;
-      backend.run(Op{.x = block.grad, .out = one_});
-      backend.wait_all();
-      of_group[first + size_t(block.part)] += *one_.as<double>();
-    }
-  }
-  for (const ReplicaGroup* group : store_.groups()) {
-    std::vector<double>& of_group = sums[group];
-    group->wait_sum_over_keepers({of_group.data(), DType::f64, {int64_t(of_group.size())}});
-    for (size_t i = 0; i < of_group.size(); ++i) entries[i].squares += of_group[i];
-  }
+  const auto add = [&](const ParamStore::Stored& block, double* sum) {
+    backend.run(Op{.x = block.grad, .out = one_});
+    backend.wait_all();
+    *sum += *one_.as<double>();
+  };
+  for (const PartSums& part : wait_sum_parts(store_, 1, add))
+    entries.push_back({part.param, part.first_row, part.rows, part.sums[0]});
   return entries;
 }
 

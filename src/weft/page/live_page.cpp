@@ -70,6 +70,18 @@ std::vector<std::string> names_in(const LivePage::Params& params, const RunView&
   return names;
 }
 
+// Of kMapKinds.
+size_t map_kind(const LivePage::Params& params) {
+  const auto at = params.find("of");
+  if (at == params.end()) return 0;
+  std::string known;
+  for (size_t i = 0; i < kMapKinds.size(); ++i) {
+    if (kMapKinds[i].key == at->second) return i;
+    known += fmt::format("{}{}", i == 0 ? "" : i + 1 == kMapKinds.size() ? " or " : ", ", kMapKinds[i].key);
+  }
+  throw PageError(400, fmt::format("of: expected {}, got {}", known, in_quotes(at->second)));
+}
+
 constexpr std::string_view kNoPage =
     "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>weft</title></head><body>\n"
     "<h1>weft</h1>\n<p>The page was not built: esbuild was missing when weft was built. Install it (scripts/install) "
@@ -121,7 +133,7 @@ PageAnswer LivePage::answer_of(const std::string& path, const Params& params) {
   if (path == "/api/runs") return {.body = text_of_json(list_of_runs())};
   if (path == "/api/names") return {.body = text_of_json(json_of_names(*runs_[run_of(params)], run_of(params)))};
   if (path == "/api/curves") return {.body = text_of_json(curves(params))};
-  if (path == "/api/heat") return {.body = text_of_json(gradient_map(params))};
+  if (path == "/api/heat") return {.body = text_of_json(norm_map(params))};
   throw PageError(
       404, fmt::format("{}: there is no such page; docs/formats/page.md has those that there are", in_quotes(path)));
 }
@@ -178,16 +190,17 @@ Json LivePage::curves(const Params& params) const {
   return json_of_curves(run, number, run.metrics().windows(names_in(params, run), from, to, size_t(points), stops_));
 }
 
-Json LivePage::gradient_map(const Params& params) {
+Json LivePage::norm_map(const Params& params) {
   const size_t number = run_of(params);
   RunView& run = *runs_[number];
   const int64_t from = whole_number(params, "from", 0, 0, kMostStepNumber);
   const int64_t to = whole_number(params, "to", kMostStepNumber, 0, kMostStepNumber);
   const int64_t columns = whole_number(params, "columns", 200, 1, int64_t(kMostMapColumns));
   const double began = now_s();
-  do run.gradients().poll(kReadAtOnce);
-  while (run.gradients().has_more() && now_s() - began < kMostReadingS && !stops_);
-  return json_of_map(run, number, run.gradients().columns(from, to, size_t(columns)));
+  NormMap& map = run.norms(map_kind(params));
+  do map.poll(kReadAtOnce);
+  while (map.has_more() && now_s() - began < kMostReadingS && !stops_);
+  return json_of_map(run, number, map, map.columns(from, to, size_t(columns)));
 }
 
 Json LivePage::machine() {

@@ -64,7 +64,7 @@ class LivePage {
   size_t run_of(const Params& params) const;
   nlohmann::ordered_json list_of_runs() const;
   nlohmann::ordered_json curves(const Params& params) const;
-  nlohmann::ordered_json gradient_map(const Params& params);
+  nlohmann::ordered_json norm_map(const Params& params);
   nlohmann::ordered_json machine();
   std::string plan_of(size_t run);
 

@@ -208,15 +208,15 @@ Json json_of_curves(const RunView& run, size_t number, const std::vector<Metrics
           {"curves", std::move(curves)}};
 }
 
-Json json_of_map(RunView& run, size_t number, const GradientMap::Columns& columns) {
-  Json out{{"run", number}, {"generation", run.generation()}, {"available", run.gradients().is_there()}};
-  if (!run.gradients().is_there()) {
-    out["reason"] = "norms of tensors are recorded with train.log_grad_norms = true";
+Json json_of_map(const RunView& run, size_t number, const NormMap& map, const NormMap::Columns& columns) {
+  Json out{{"run", number}, {"generation", run.generation()}, {"of", map.kind().key}, {"available", map.is_there()}};
+  if (!map.is_there()) {
+    out["reason"] = fmt::format("these are recorded with {}", map.kind().option);
     return out;
   }
   out["names"] = columns.names;
   out["steps"] = columns.steps;
-  out["end"] = columns.end;
+  out["ends"] = columns.ends;
   out["values"] = columns.values;
   return out;
 }

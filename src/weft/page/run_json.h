@@ -18,7 +18,8 @@ nlohmann::ordered_json stream_entry_of(const RunView& run, size_t number);
 nlohmann::ordered_json json_of_names(const RunView& run, size_t number);
 nlohmann::ordered_json json_of_curves(const RunView& run, size_t number,
                                       const std::vector<MetricsFollower::Window>& windows);
-nlohmann::ordered_json json_of_map(RunView& run, size_t number, const GradientMap::Columns& columns);
+nlohmann::ordered_json json_of_map(const RunView& run, size_t number, const NormMap& map,
+                                   const NormMap::Columns& columns);
 
 // "0.1.0" of what programs say of themselves: "weft 0.1.0".
 std::string version_of(std::string_view told);

@@ -77,6 +77,8 @@ const std::vector<std::string>& RunNews::all_kinds() {
                                               "layout",
                                               "waiting",
                                               "nonfinite",
+                                              "large_update",
+                                              "weight_growth",
                                               "spike",
                                               "corrupted",
                                               "autotuned",
@@ -93,8 +95,8 @@ const std::vector<std::string>& RunNews::all_kinds() {
 
 const std::vector<std::string>& RunNews::urgent_kinds() {
   static const std::vector<std::string> kinds{
-      "stalled", "finished", "stopped",   "failed",    "lost",      "unreadable", "slow",
-      "waiting", "spike",    "nonfinite", "corrupted", "straggler", "hang",       "local_save_failed"};
+      "stalled", "finished",  "stopped",   "failed",       "lost",          "unreadable", "slow", "waiting",
+      "spike",   "nonfinite", "corrupted", "large_update", "weight_growth", "straggler",  "hang", "local_save_failed"};
   return kinds;
 }
 

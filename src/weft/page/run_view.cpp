@@ -54,7 +54,7 @@ RunView::RunView(fs::path folder, std::string name)
       began_ms_(int64_t(1e3 * wall_time_s())),
       facts_{.path = absolute_folder(folder).string(), .id = id_of_run(absolute_folder(folder))},
       metrics_(facts_.path),
-      gradients_(facts_.path),
+      norms_{{{facts_.path, kMapKinds[0]}, {facts_.path, kMapKinds[1]}, {facts_.path, kMapKinds[2]}}},
       events_file_({.file = fs::path(facts_.path) / "events.jsonl", .longest_line = kLongestEvent}) {}
 
 void RunView::refresh(double now_s, int64_t most_bytes) {
@@ -259,9 +259,12 @@ double RunView::running_s(double now_s) const {
 
 std::vector<std::string> RunView::problems() const {
   std::vector<std::string> all;
-  for (const std::string* p :
-       {&recipe_problem_, &attempts_problem_, &metrics_.problem(), &gradients_.problem(), &events_file_.problem()})
-    if (!p->empty()) all.push_back(*p);
+  const auto add = [&](const std::string& problem) {
+    if (!problem.empty() && std::find(all.begin(), all.end(), problem) == all.end()) all.push_back(problem);
+  };
+  for (const std::string* p : {&recipe_problem_, &attempts_problem_, &metrics_.problem()}) add(*p);
+  for (const NormMap& map : norms_) add(map.problem());  // two are of one file
+  add(events_file_.problem());
   if (metrics_.damaged_lines() > 0)
     all.push_back(fmt::format("metrics.jsonl: {} lines are no records: passed over", metrics_.damaged_lines()));
   if (bad_events_ > 0) all.push_back(fmt::format("events.jsonl: {} lines are no events: passed over", bad_events_));

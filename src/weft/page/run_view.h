@@ -1,6 +1,7 @@
 // A run's folder as people look at it: read again and again as it changes, and never written to. What is missing,
 // damaged or hostile in it becomes a problem in words. Not thread-safe.
 #pragma once
+#include <array>
 #include <deque>
 #include <filesystem>
 #include <map>
@@ -11,8 +12,8 @@
 #include <vector>
 
 #include "weft/history/run_facts.h"
-#include "weft/page/gradient_map.h"
 #include "weft/page/metrics_follower.h"
+#include "weft/page/norm_map.h"
 #include "weft/recipe/recipe.h"
 
 namespace weft {
@@ -33,7 +34,7 @@ class RunView {
   const RunFacts& facts() const { return facts_; }  // path, id, recipe, attempts, checkpoints; no results
   const std::optional<Recipe>& recipe() const { return recipe_; }
   const MetricsFollower& metrics() const { return metrics_; }
-  GradientMap& gradients() { return gradients_; }
+  NormMap& norms(size_t kind) { return norms_[kind]; }  // of kMapKinds
 
   // "running", "stalled" or name_of(RunStatus), and why, in words (perhaps empty).
   const std::string& state() const { return state_; }
@@ -74,7 +75,7 @@ class RunView {
   std::string recipe_stamp_, attempts_stamp_;  // of the files as they were read
   std::string recipe_problem_, attempts_problem_;
   MetricsFollower metrics_;
-  GradientMap gradients_;
+  std::array<NormMap, kMapKinds.size()> norms_;
   FollowedFile events_file_;
   std::deque<std::string> events_;  // the last lines
   std::map<std::string, int64_t> events_by_kind_;

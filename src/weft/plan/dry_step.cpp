@@ -20,7 +20,13 @@ double DryStep::run(const Watch& watch) {
                    {.load = load, .loss_scale = 1, .dropout_key = 1, .begins = watch.begins, .ends = watch.ends});
   state_.norm->wait_measure(backend);
   const double flops = backend_.flops();
-  update_all(backend, optimizer_, state_.params, executor_.scratch(), {.lr = 0, .grad_scale = 1, .step = 1});
+  const auto update = [&] {
+    update_all(backend, optimizer_, state_.params, executor_.scratch(), {.lr = 0, .grad_scale = 1, .step = 1});
+  };
+  if (state_.weight_norms)
+    state_.weight_norms->wait_update(backend, executor_.scratch(), true, update);
+  else
+    update();
   const Traffic sent = traffic_;
   if (step_.evaluates) executor_.evaluate(load);
   if (step_.writes > 0) {

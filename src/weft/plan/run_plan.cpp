@@ -309,6 +309,7 @@ StepSpec step_of(const Recipe& r, const ModelSpec& model, int rank, const HfConf
       .pipeline = pipeline,
       .schedule = schedule_of(pipeline, at.pp, order.num_micro_batches),
       .evaluates = !r.data.valid.empty() || r.data.valid_fraction > 0 || !r.eval.tasks.empty() || counts_experts,
+      .measures_weights = r.train.log_weight_norms > 0,
       .saves_beside = (r.checkpoint.async_save && r.checkpoint.save_interval > 0) || r.checkpoint.local_interval > 0,
       .writes = has_written_tasks(r) ? r.train.micro_batch_size : 0,
       .finds_likeliest = !r.eval.tasks.empty(),

@@ -50,6 +50,7 @@ struct Recipe {
     int64_t seed = 1234;
     int64_t eval_interval = 0, eval_iters = 0, log_interval = 10;
     bool log_grad_norms = false;
+    int64_t log_weight_norms = 0;         // steps; 0: never
     int64_t check_replicas_interval = 0;  // 0: only before a save
     bool rebalance = false;
     SpikeAction on_spike = SpikeAction::none;

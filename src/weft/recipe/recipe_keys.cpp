@@ -145,6 +145,11 @@ std::vector<RecipeKey> recipe_keys(Recipe& r) {
        "steps between progress lines where standard error is no terminal; metrics.jsonl has every step", kMayChange},
       {"train.log_grad_norms", &t.log_grad_norms, anything(),
        "write the gradient norm of every tensor of every step to grad_norms.jsonl", kMayChange},
+      {"train.log_weight_norms", &t.log_weight_norms, count(0),
+       "steps between records of every tensor's norm, and of how much of it the step's update changed, in "
+       "weight_norms.jsonl; also of the first step of each start; takes a copy of the masters in the temporaries "
+       "(docs/watch.md); 0: never",
+       kMayChange},
       {"train.check_replicas_interval", &t.check_replicas_interval, count(0),
        "steps between comparisons of what several ranks hold alike, by hashes: where one differs the run ends with "
        "status 87 (docs/operations.md); each save begins with one, 0: only that",

@@ -40,11 +40,12 @@ struct StepSpec {
   int64_t micro_batch_size = 0;  // sequences
   GradientOrder order;           // micro-batches of a step, and how their gradients are summed
   Pipeline pipeline = {};
-  Schedule schedule;             // of this rank's stage
-  bool evaluates = false;        // is the loss also measured without training
-  bool saves_beside = false;     // are checkpoints written while the run goes on
-  int64_t writes = 0;            // texts that this rank goes on with at once, between steps (TextPasses); 0: none
-  bool finds_likeliest = false;  // and whether a target is the likeliest token (TokenLosses::parts)
+  Schedule schedule;              // of this rank's stage
+  bool evaluates = false;         // is the loss also measured without training
+  bool measures_weights = false;  // are norms of weights and of their changes recorded, at some steps
+  bool saves_beside = false;      // are checkpoints written while the run goes on
+  int64_t writes = 0;             // texts that this rank goes on with at once, between steps (TextPasses); 0: none
+  bool finds_likeliest = false;   // and whether a target is the likeliest token (TokenLosses::parts)
   // Does a step begin with forward-only passes over its batch (Objective): by the model itself, by each of the frozen
   // ones. Needs `evaluates`.
   bool scores_first = false;

@@ -74,6 +74,7 @@ TrainingState::TrainingState(const ModelSpec& spec, const StepSpec& step, const 
   else if (step.teacher)
     teacher.emplace(step.teacher->frozen, step, arenas, mesh);
   norm = std::make_unique<GradNorm>(params, arenas.records, Transformer::num_positions(spec));
+  if (step.measures_weights) weight_norms = std::make_unique<WeightNorms>(params, arenas.records);
   losses = arenas.records.alloc(DType::f64, {step.order.global_micro_batches()});
   if (step.predicts_further) mtp_losses = arenas.records.alloc(DType::f64, losses.shape);
   if (step.distillation()) divergences = arenas.records.alloc(DType::f64, losses.shape);

@@ -6,6 +6,7 @@
 
 #include "weft/optim/grad_norm.h"
 #include "weft/optim/optimizer.h"
+#include "weft/optim/weight_norms.h"
 #include "weft/step/step_spec.h"
 
 namespace weft {
@@ -58,6 +59,7 @@ class TrainingState {
   std::deque<FrozenModel> frozen;
   std::optional<FrozenModel> teacher;
   std::unique_ptr<GradNorm> norm;
+  std::unique_ptr<WeightNorms> weight_norms;  // none: they are not measured
   // f64 [micro-batches of a step, of all ranks]: sums over counted tokens, and of multi-token prediction, if there is.
   Tensor losses, mtp_losses;
   Tensor divergences;  // likewise, from a teacher, here or stored

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <fstream>
 #include <limits>
 #include <map>
 #include <utility>
@@ -337,9 +336,11 @@ std::optional<StepRecord> Trainer::step_once() {
   enter(RunSection::step);
   const double began = now_s();
   for (auto& [axis, time] : waits_) time = {};
-  const TrainingStep::Watch watch{.before_end = [this](const auto& so_far) {
-    if (recipe_.train.log_grad_norms) log_grad_norms(so_far);
-  }};
+  const TrainingStep::Watch watch{.before_end =
+                                      [this](const auto& so_far) {
+                                        if (recipe_.train.log_grad_norms) log_grad_norms(so_far);
+                                      },
+                                  .measures_weights = measures_weights()};
   const int64_t batch = batch_at(step_);
   TrainingStep::Result result = step_run_.run(step_, batch, watch);
   if (result.outcome == TrainingStep::Outcome::stuck) result = run_again(result, watch);
@@ -350,6 +351,7 @@ std::optional<StepRecord> Trainer::step_once() {
   if (result.outcome == TrainingStep::Outcome::updated && result.lr > 0 && result.grad_norm > 0)
     adapter_changed_ = true;
   ++step_;
+  if (watch.measures_weights && result.outcome == TrainingStep::Outcome::updated) log_weight_norms(result);
   island_tokens_ += rank_.plan.step.global_tokens();
   drag_if_planted(rank_.mesh.world->rank(), now_s() - began - waited_s());
   return record_of(result, batch, now_s() - began);
@@ -519,32 +521,6 @@ nlohmann::json Trainer::config_of_checkpoint() const {
 bool Trainer::evaluation_due() const {
   return (data_.valid != nullptr || data_.valid_rows != nullptr) && step_ > 0 &&
          (due(recipe_.train.eval_interval) || step_ == recipe_.train.train_iters);
-}
-
-// One line a step in grad_norms.jsonl; of a step that ran twice (a crash, a resume) the later line counts.
-void Trainer::log_grad_norms(const TrainingStep::Result& step) {
-  const std::vector<GradNorm::Entry> entries = rank_.state.norm->wait_measure_parts(rank_.backend);
-  const std::vector<HfTensor> tensors = trained_tensors(rank_.plan.model);
-  std::vector<double> squares(tensors.size());
-  for (size_t i = 0; i < tensors.size(); ++i) {
-    const HfTensor& t = tensors[i];
-    for (const GradNorm::Entry& e : entries) {
-      const bool inside = e.first_row >= t.first_row && e.first_row < t.first_row + t.rows;
-      if (e.param->spec().name == t.param && inside) squares[i] += e.squares;
-    }
-  }
-  rank_.mesh.pp->all_reduce({squares.data(), DType::f64, {int64_t(squares.size())}}).wait();
-  if (!leads()) return;
-  std::map<std::string, double> of_tensor;  // of all its slices
-  for (size_t i = 0; i < tensors.size(); ++i) of_tensor[tensors[i].name] += squares[i];
-  nlohmann::json norms;
-  for (const auto& [name, sum] : of_tensor) norms[name] = std::sqrt(sum) / step.loss_scale;
-  records_->attempt("grad_norms.jsonl", [&] {
-    std::ofstream out(std::filesystem::path(recipe_.run.dir) / "grad_norms.jsonl", std::ios::app);
-    out << nlohmann::json{{"step", step_ + 1}, {"grad_norm", norms}}.dump() << std::endl;
-    if (!out)
-      throw FileError(fmt::format("{}/grad_norms.jsonl: cannot be written; is the disk full?", recipe_.run.dir));
-  });
 }
 
 // Both: none where it was stopped.

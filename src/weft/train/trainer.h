@@ -3,11 +3,15 @@
 #pragma once
 #include <algorithm>
 #include <atomic>
+#include <map>
 #include <memory>
+#include <string>
+#include <vector>
 
 #include "weft/base/error.h"
 #include "weft/comm/timed.h"
 #include "weft/data/row_order.h"
+#include "weft/optim/weight_rule.h"
 #include "weft/records/run_records.h"
 #include "weft/train/batch_loader.h"
 #include "weft/train/checkpoint_save.h"
@@ -167,6 +171,11 @@ class Trainer {
   void join_islands(const IslandSetup& setup, const std::optional<std::filesystem::path>& checkpoint);
   void exchange(StepRecord& record);
   void log_grad_norms(const TrainingStep::Result& step);
+  bool measures_weights() const;
+  void log_weight_norms(const TrainingStep::Result& step);
+  void tell_of_weights(const std::map<std::string, TensorChange>& tensors);
+  std::map<std::string, std::vector<double>> wait_sum_tensors(const std::vector<PartSums>& parts, size_t count) const;
+  void append_norms(const std::string& name, const nlohmann::json& line);
   void evaluate();
   std::optional<EvalRecord> evaluate_text();
   bool evaluation_due() const;
@@ -219,6 +228,8 @@ class Trainer {
   const std::unique_ptr<const Objective> objective_;
   LossScale loss_scale_;
   SpikeWatch spikes_;
+  WeightRule weight_rule_ = {};
+  bool has_measured_weights_ = false;  // since it was started
   const TrainingStep step_run_;
   int64_t context_;  // tokens that the model will have been trained to see at once
   int64_t step_ = 0, saved_step_ = -1, evaluated_step_ = -1;

@@ -34,7 +34,7 @@ TrainingStep::Result TrainingStep::run(int64_t step, int64_t batch, const Watch&
   result.outcome = wait_outcome(result);
   if (result.outcome == Outcome::stuck) return result;
   if (watch.before_end) watch.before_end(result);
-  if (result.outcome == Outcome::updated) update(step, updates, result);
+  if (result.outcome == Outcome::updated) update(step, updates, result, watch);
   if (result.outcome == Outcome::skipped) loss_scale_.count_overflow();
   return result;
 }
@@ -79,14 +79,21 @@ double TrainingStep::run_batch(int64_t batch, const OpenSource::Counted& counted
   return objective_.loss(weighted, rank_.executor.sums());
 }
 
-void TrainingStep::update(int64_t step, int64_t updates, const Result& result) const {
+void TrainingStep::update(int64_t step, int64_t updates, Result& result, const Watch& watch) const {
   if (is_planted("skip", "update", rank_.mesh.world->rank(), step)) return loss_scale_.count_good();
   const double scale = clip_scale(result.grad_norm, recipe_.optimizer.clip_grad) / result.loss_scale;
-  update_all(rank_.backend, *rank_.plan.optimizer, rank_.state.params, rank_.executor.scratch(),
-             {.lr = result.lr,
-              .grad_scale = scale,
-              .step = std::max<int64_t>(1, updates + 1 + older_),
-              .step_here = step - first_step_ + 1});
+  Arena& scratch = rank_.executor.scratch();
+  const auto change = [&] {
+    update_all(rank_.backend, *rank_.plan.optimizer, rank_.state.params, scratch,
+               {.lr = result.lr,
+                .grad_scale = scale,
+                .step = std::max<int64_t>(1, updates + 1 + older_),
+                .step_here = step - first_step_ + 1});
+  };
+  if (const auto& norms = rank_.state.weight_norms)
+    result.weights = norms->wait_update(rank_.backend, scratch, watch.measures_weights, change);
+  else
+    change();
   if (const RouterRecords* routers = rank_.state.model.routers())
     routers->wait_correct(rank_.state.params, recipe_.moe.bias_update_rate);
   rank_.check_used();

@@ -54,13 +54,15 @@ class TrainingStep {
     Outcome outcome;
     RouterReport routers = {};  // of a model with experts
     Objective::Terms terms = {};
-    double mtp_loss = 0;  // of a model with multi-token prediction: the mean over tokens after targets
+    std::vector<PartSums> weights = {};  // WeightNorms', where they were measured
+    double mtp_loss = 0;                 // of a model with multi-token prediction: the mean over tokens after targets
   };
   struct Watch {
     Backend* backend = nullptr;  // of forward and backward: a decorator of the rank's
     std::function<void(const Action*, const Instruction&)> begins = {};  // Executor::StepInput's
     std::function<void(const Result&)> before_end = {};  // gradients are whole sums; not where the step is stuck
-    bool again = false;                                  // the step was stuck, and runs for the second time
+    bool measures_weights = false;
+    bool again = false;  // the step was stuck, and runs for the second time
   };
   // Step `step`, from 0, of which those that the states of loss_scale and spikes count have been skipped, by this batch
   // of the data, whose number is also dropout's. The numbers differ where a trial repeats a batch that was skipped, and
@@ -72,7 +74,7 @@ class TrainingStep {
  private:
   double run_batch(int64_t batch, const OpenSource::Counted& counted, const Watch& watch) const;
   Outcome wait_outcome(const Result& result) const;
-  void update(int64_t step, int64_t updates, const Result& result) const;
+  void update(int64_t step, int64_t updates, Result& result, const Watch& watch) const;
 
   const Recipe& recipe_;
   RankRun& rank_;

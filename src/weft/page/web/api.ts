@@ -30,7 +30,9 @@ export interface Names { generation: number; names: Name[]; more?: number }
 export interface RawCurve { name: string; thinned: boolean; steps: number[]; values: Num[] }
 export interface Curves { generation: number; first_step: number; last_step: number; curves: RawCurve[] }
 
-export interface Heat { available: boolean; reason?: string; names: string[]; steps: number[]; end: number; values: Num[][] }
+export const HEAT_KINDS = ["grad_norm", "weight_norm", "update_ratio"] as const;
+export type HeatKind = (typeof HEAT_KINDS)[number];
+export interface Heat { available: boolean; reason?: string; names: string[]; steps: number[]; ends: number[]; values: Num[][] }
 
 export interface PlanClass {
   class: number; rank: number; ranks: number[]; total_bytes: number; memory: { name: string; meaning: string; bytes: number }[];
@@ -75,7 +77,7 @@ export const run = (run: number): Promise<Run> => get("run", { run });
 export const names = (run: number): Promise<Names> => get("names", { run });
 export const plan = (run: number): Promise<Plan> => get("plan", { run });
 export const machine = (): Promise<Machine> => get("machine");
-export const heat = (run: number, from: Num, to: Num, columns: number): Promise<Heat> => get("heat", { run, from, to, columns });
+export const heat = (run: number, of: HeatKind, from: Num, to: Num, columns: number): Promise<Heat> => get("heat", { run, of, from, to, columns });
 
 // At most 64 names are asked for at once. Each is a parameter of its own: a name may have a comma. (Without any, one that is
 // empty: the answer tells the last step all the same.)

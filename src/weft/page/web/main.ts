@@ -6,10 +6,10 @@ import { h, put } from "./dom";
 import { format, whole } from "./format";
 import { events_panel } from "./panels/events";
 import { experts_panel } from "./panels/experts";
-import { gradients_panel } from "./panels/gradients";
 import { learning_panel } from "./panels/learning";
 import { machine_panel } from "./panels/machine";
 import { memory_panel } from "./panels/memory";
+import { gradients_panel, weights_panel } from "./panels/norms";
 import { others_panel, recipe_panel } from "./panels/others";
 import { progress_panel } from "./panels/progress";
 import { speed_panel } from "./panels/speed";
@@ -23,7 +23,7 @@ import { View } from "./view";
 const HEAT_COLUMNS = 120, HEAT_MS = 10000, NO_HEAT_MS = 30000, DETAILS_MS = 2000, MACHINE_MS = 2000, HIDDEN_MS = 15000;
 
 const view = new View();
-const s: State = { view, now: 0, lines: [], shown: [], run: null, names: [], curves: new CurveStore(), plan: null, heat: null, machine: null };
+const s: State = { view, now: 0, lines: [], shown: [], run: null, names: [], curves: new CurveStore(), plan: null, heats: {}, machine: null };
 let clock_ahead_s = 0;      // the server's clock beside this one
 let plan_of = "", counts = "";
 let details_old = true;     // something of the run with the details is another than when it was asked
@@ -33,7 +33,7 @@ let told: api.Change[] = [];  // the last message of the stream
 let connected = true, problem = "", asked = false;
 
 const panels: Panel[] = [progress_panel(), learning_panel(view), speed_panel(view), memory_panel(), waits_panel(view), events_panel(), machine_panel(),
-  experts_panel(view), gradients_panel(), others_panel(view, () => refresh()), tensors_panel(), recipe_panel()];
+  experts_panel(view), gradients_panel(), weights_panel(), others_panel(view, () => refresh()), tensors_panel(), recipe_panel()];
 const broken = panels.map(() => h("p", { class: "why", role: "status", hidden: true }));
 const sections = panels.map((p, i) => h("section", { id: p.id, hidden: true, "aria-labelledby": `${p.id}-title` }, h("h2", { id: `${p.id}-title` }, p.title), broken[i], p.body));
 const links = panels.map((p) => h("a", { href: `#${p.id}`, hidden: true, click: (e) => jump(e, p.id) }, p.title));
@@ -63,7 +63,7 @@ function look_at(run: number): void {
   refresh();
 }
 function forget_details(): void {
-  Object.assign(s, { run: null, names: [], plan: null, heat: null });
+  Object.assign(s, { run: null, names: [], plan: null, heats: {} });
   details_old = names_old = true;
   plan_of = counts = "";
 }
@@ -127,7 +127,7 @@ async function ask(): Promise<void> {
     if (s.curves.generation(run) !== generation) return ask_anew();
   }
   ask_plan(main);
-  await ask_heat(main);
+  for (const kind of api.HEAT_KINDS) await ask_heat(main, kind);
 }
 
 const line_of = (run: number): api.RunLine | undefined => s.lines.find((l) => l.run === run);
@@ -174,23 +174,25 @@ function ask_plan(run: number): void {
 }
 
 // A map that grows is asked for now and then; one that is not there may come to be.
-let heat_asked = { of: "", last: 0, at: 0 };
-let heat_timer: number | undefined;
+const heat_asked: Partial<Record<api.HeatKind, { of: string; last: number; at: number }>> = {};
+const heat_timers: Partial<Record<api.HeatKind, number>> = {};
 
-async function ask_heat(run: number): Promise<void> {
-  const of = `${line_of(run)?.id} ${line_of(run)?.generation} ${view.from} ${view.to}`, last = s.curves.last_step(run), known = heat_asked;
-  if (s.heat && known.of === of && (s.heat.available && known.last === last)) return;
-  const wait = s.heat && known.of === of ? known.at + (s.heat.available ? HEAT_MS : NO_HEAT_MS) - Date.now() : 0;
-  clearTimeout(heat_timer);
+async function ask_heat(run: number, kind: api.HeatKind): Promise<void> {
+  const of = `${line_of(run)?.id} ${line_of(run)?.generation} ${view.from} ${view.to}`, last = s.curves.last_step(run), known = heat_asked[kind], shown = s.heats[kind];
+  const is_known = shown !== undefined && known?.of === of;
+  if (is_known && shown.available && known.last === last) return;
+  const wait = is_known ? known.at + (shown.available ? HEAT_MS : NO_HEAT_MS) - Date.now() : 0;
+  const look_in = (ms: number): number => setTimeout(() => { if (!document.hidden) refresh(); }, ms);
+  clearTimeout(heat_timers[kind]);
   if (wait > 0) {
-    heat_timer = setTimeout(() => { if (!document.hidden) refresh(); }, wait);
+    heat_timers[kind] = look_in(wait);
     return;
   }
-  const heat = await api.heat(run, view.from, view.to, HEAT_COLUMNS);
+  const heat = await api.heat(run, kind, view.from, view.to, HEAT_COLUMNS);
   if (run !== s.shown[0]) return;
-  heat_asked = { of, last, at: Date.now() };
-  s.heat = heat;
-  if (!heat.available) heat_timer = setTimeout(() => { if (!document.hidden) refresh(); }, NO_HEAT_MS);
+  heat_asked[kind] = { of, last, at: Date.now() };
+  s.heats[kind] = heat;
+  if (!heat.available) heat_timers[kind] = look_in(NO_HEAT_MS);
 }
 
 function set_clock(now: number): void {

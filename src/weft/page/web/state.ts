@@ -12,7 +12,7 @@ export interface State {
   names: api.Name[];          // of it
   curves: CurveStore;
   plan: api.Plan | null;
-  heat: api.Heat | null;
+  heats: Partial<Record<api.HeatKind, api.Heat>>;
   machine: api.Machine | null;
 }
 
