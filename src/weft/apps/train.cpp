@@ -10,6 +10,7 @@
 #include "weft/apps/backends.h"
 #include "weft/apps/commands.h"
 #include "weft/apps/failure.h"
+#include "weft/apps/file_modes.h"
 #include "weft/apps/first_rank_says.h"
 #include "weft/apps/hosts.h"
 #include "weft/apps/islands.h"
@@ -31,6 +32,7 @@
 #include "weft/plan/phase_plans.h"
 #include "weft/records/clock.h"
 #include "weft/train/room.h"
+#include "weft/train/run_access.h"
 #include "weft/train/run_data.h"
 #include "weft/train/run_folder.h"
 #include "weft/train/run_tasks.h"
@@ -198,7 +200,9 @@ RunLock begin_run(const Recipe& recipe, const Machine& machine, const std::vecto
   if (const auto failed = keep_tokenizer(tokenizer, recipe.run.dir)) std::cerr << "warning: " << *failed << "\n";
   std::cerr << header(recipe, machine, plan) << to_string(plan.memory) << to_string(plan.recompute)
             << (has_phases(recipe) ? to_string(phases) : "") << std::flush;
+  const std::string readers = warn_of_readers(recipe);  // of what is there now
   return lock;
+  if (!readers.empty()) std::cerr << "warning: " << readers << "\n";
 }
 
 // A run that does not go on ends at once, without a word to its other ranks: they wait.
@@ -400,6 +404,7 @@ int train_launched(const TrainOptions& options, const Launched& launched) {
   if (recipe.adapter.kind != AdapterKind::none && recipe.model.init == InitChoice::random)
     throw ConfigError(fmt::format(
         "model.init = \"random\" cannot run with adapter.kind = \"{}\": checkpoints would be of a base "
+  const FileModes modes(recipe.run.is_private);
         "that is nowhere; the nearest that works: model.init = \"pretrained\", with model.path = a folder that has "
         "weights too (*.safetensors): a model that was fetched, or a checkpoint of a run without adapter",
         recipe.adapter.kind));

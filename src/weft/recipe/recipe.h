@@ -146,6 +146,7 @@ struct Recipe {
     double distributed_timeout_minutes = 10, start_timeout_minutes = 2;
     bool supervise = false;
     bool page = false;
+    bool is_private = true;
     int64_t page_port = 0;  // 0: one that is free
     bool operator==(const Run&) const = default;
   } run;

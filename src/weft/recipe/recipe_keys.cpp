@@ -455,6 +455,10 @@ std::vector<RecipeKey> recipe_keys(Recipe& r) {
        kMayChange},
       {"run.page_port", &r.run.page_port, count(0, 65535),
        "where run.page is served; 0: a port that is free, another one at each start", kMayChange},
+      {"run.private", &r.run.is_private, anything(),
+       "the run folder and what is made in it are their owner's alone, and one that others may write into is refused; "
+       "false: the umask says who else has access, as a group that shares the run (docs/operations.md)",
+       kMayChange},
 
       {"fleet.min_ranks", &f.min_ranks, count(0),
        "weft supervise: the fewest ranks that the run may go on with when others are gone; with fewer it waits; 0: as "
