@@ -6,6 +6,7 @@
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/vfs.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -48,6 +49,20 @@ TEST(DurableFile, AppearsWholeWhenCommitted) {
   }
   EXPECT_EQ(testing::slurp(dir / "a"), "hello world");
   EXPECT_EQ(entries_in(dir.path()), 1);
+}
+
+TEST(DurableFile, IsForThoseWhomTheUmaskLetsIn) {
+  TempDir dir;
+  EXPECT_TRUE(in_child([&] {  // the umask is the whole process's
+    for (const mode_t mask : {0022, 0077, 0027})
+      for (const TemporaryName name : {TemporaryName::one, kOwnName}) {
+        ::umask(mask);
+        write_file_durably(dir / "file", "text", name);
+        struct stat state = {};
+        if (::stat((dir / "file").c_str(), &state) != 0 || (state.st_mode & 0777) != (0666 & ~mask)) return false;
+      }
+    return entries_in(dir.path()) == 1;
+  }));
 }
 
 TEST(DurableFile, LeavesNothingWhenAbandoned) {

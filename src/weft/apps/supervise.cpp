@@ -9,6 +9,7 @@
 #include "weft/apps/backends.h"
 #include "weft/apps/commands.h"
 #include "weft/apps/event_log.h"
+#include "weft/apps/file_modes.h"
 #include "weft/apps/fleet.h"
 #include "weft/apps/launch.h"
 #include "weft/apps/next_ranks.h"
@@ -16,6 +17,7 @@
 #include "weft/plan/layout.h"
 #include "weft/records/clock.h"
 #include "weft/train/checkpoint_folders.h"
+#include "weft/train/run_access.h"
 
 namespace weft {
 namespace {
@@ -207,7 +209,10 @@ int run_supervise(const SuperviseOptions& o) {
         fmt::format("`weft supervise` was started by {}, as process {} of {}: start it once, plainly; it starts the "
                     "ranks itself (run.ranks = \"mpi\")",
                     launched.by, launched.rank, launched.world));
-  return Supervisor(o, read_recipe(o.recipe, o.overrides, true)).supervise();
+  const Recipe recipe = read_recipe(o.recipe, o.overrides, true);
+  const FileModes modes(recipe.run.is_private);
+  refuse_open_run_folder(recipe);  // before events go there
+  return Supervisor(o, recipe).supervise();
 }
 
 }  // namespace weft

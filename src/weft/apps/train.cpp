@@ -10,6 +10,7 @@
 #include "weft/apps/backends.h"
 #include "weft/apps/commands.h"
 #include "weft/apps/failure.h"
+#include "weft/apps/file_modes.h"
 #include "weft/apps/first_rank_says.h"
 #include "weft/apps/hosts.h"
 #include "weft/apps/islands.h"
@@ -31,6 +32,7 @@
 #include "weft/plan/phase_plans.h"
 #include "weft/records/clock.h"
 #include "weft/train/room.h"
+#include "weft/train/run_access.h"
 #include "weft/train/run_data.h"
 #include "weft/train/run_folder.h"
 #include "weft/train/run_tasks.h"
@@ -121,6 +123,10 @@ void say_notes(const Recipe& recipe, const RunPlan& plan) {
           key, tp);
   if (p.zero_stage > 0 && p.dp * p.cp == 1)
     std::cerr << fmt::format("note: parallel.zero_stage = {} divides nothing at parallel.dp = 1\n", p.zero_stage);
+  if (recipe.train.replay_interval > 0 && p.dp == 1)
+    std::cerr << fmt::format(
+        "note: train.replay_interval = {} replays nothing at parallel.dp = 1: there is no other rank to do it\n",
+        recipe.train.replay_interval);
   if (p.pipeline_schedule != Recipe().parallel.pipeline_schedule && p.pp == 1)
     std::cerr << fmt::format("note: parallel.pipeline_schedule = \"{}\" orders nothing at parallel.pp = 1\n",
                              p.pipeline_schedule);
@@ -194,7 +200,9 @@ RunLock begin_run(const Recipe& recipe, const Machine& machine, const std::vecto
   const std::string warning = judge_checkpoint_room(recipe, plan);
   if (!warning.empty() && recipe.train.epochs == 0)  // else Trainer says it, which knows how many steps there are
     std::cerr << "warning: " << warning << "\n";
+  const std::string readers = warn_of_readers(recipe);  // of what is there now
   RunLock lock = claim_run_folder(recipe, as.islands.settings);
+  if (!readers.empty()) std::cerr << "warning: " << readers << "\n";
   if (const auto failed = keep_tokenizer(tokenizer, recipe.run.dir)) std::cerr << "warning: " << *failed << "\n";
   std::cerr << header(recipe, machine, plan) << to_string(plan.memory) << to_string(plan.recompute)
             << (has_phases(recipe) ? to_string(phases) : "") << std::flush;
@@ -396,6 +404,7 @@ IslandSetup island_setup(const TrainOptions& options, const Recipe& recipe, bool
 
 int train_launched(const TrainOptions& options, const Launched& launched) {
   const Recipe recipe = read_recipe(options.recipe, options.overrides, launched.rank == 0);
+  const FileModes modes(recipe.run.is_private);
   if (recipe.run.supervise && !environment(kHeartbeatFile) && !environment(kHasLauncher)) return supervise_run(options);
   if (recipe.adapter.kind != AdapterKind::none && recipe.model.init == InitChoice::random)
     throw ConfigError(fmt::format(

@@ -7,8 +7,8 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstdlib>
 #include <cstring>
+#include <random>
 #include <utility>
 
 #include "weft/base/descriptor.h"
@@ -115,19 +115,31 @@ void drop_from_memory(const fs::path& folder) {
   }
 }
 
+namespace {
+
+// Creates a file with other characters in place of the last six of its name, of which there is none yet; below 0, with
+// errno: it cannot. As mkstemp does, but of the mode that the umask says.
+int create_own(std::string& name) {
+  constexpr std::string_view kLetters = "abcdefghijklmnopqrstuvwxyz0123456789";
+  constexpr int kTries = 100;
+  std::random_device random;  // of the operating system
+  int fd = -1;
+  for (int i = 0; i < kTries && fd < 0 && (i == 0 || errno == EEXIST); ++i) {
+    for (size_t at = name.size() - 6; at < name.size(); ++at) name[at] = kLetters[random() % kLetters.size()];
+    fd = ::open(name.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+  }
+  return fd;
+}
+
+}  // namespace
+
 DurableFile::DurableFile(fs::path path, TemporaryName name)
     : name_(name),
       path_(std::move(path)),
       temporary_(with_suffix(path_, name == kOwnName ? ".tmp-XXXXXX" : ".tmp").string()) {
-  fd_ = name == kOwnName ? ::mkostemp(temporary_.data(), O_CLOEXEC)
+  fd_ = name == kOwnName ? create_own(temporary_)
                          : ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0666);
   if (fd_ < 0) fail("cannot be written");
-  constexpr mode_t kReadableByAll = 0644;  // a file of its own name is its owner's alone
-  if (name != kOwnName || ::fchmod(fd_, kReadableByAll) == 0 || errno == EPERM || errno == ENOSYS) return;
-  const int error = errno;
-  ::close(fd_);
-  ::unlink(temporary_.c_str());
-  fail_with(path_, "cannot be made readable", error);
 }
 
 DurableFile::~DurableFile() {

@@ -61,16 +61,21 @@ std::string sentence_of(const Json& event) {
 }  // namespace
 
 const std::vector<std::string>& RunNews::all_kinds() {
-  static const std::vector<std::string> kinds{"running",     "stalled",          "finished",
-                                              "stopped",     "failed",           "lost",
-                                              "unfinished",  "unreadable",       "away",
-                                              "slow",        "started",          "ended",
-                                              "fleet",       "layout",           "waiting",
-                                              "nonfinite",   "large_update",     "weight_growth",
-                                              "spike",       "corrupted",        "autotuned",
-                                              "hang",        "straggler",        "straggler_over",
-                                              "rebalance",   "local_saved",      "local_save_failed",
-                                              "local_taken", "local_passed_over"};
+  static const std::vector<std::string> kinds{"running",        "stalled",
+                                              "finished",       "stopped",
+                                              "failed",         "lost",
+                                              "unfinished",     "unreadable",
+                                              "away",           "slow",
+                                              "started",        "ended",
+                                              "fleet",          "layout",
+                                              "waiting",        "nonfinite",
+                                              "large_update",   "weight_growth",
+                                              "spike",          "corrupted",
+                                              "replayed",       "autotuned",
+                                              "hang",           "straggler",
+                                              "straggler_over", "rebalance",
+                                              "local_saved",    "local_save_failed",
+                                              "local_taken",    "local_passed_over"};
   return kinds;
 }
 

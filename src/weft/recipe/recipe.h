@@ -52,6 +52,7 @@ struct Recipe {
     bool log_grad_norms = false;
     int64_t log_weight_norms = 0;         // steps; 0: never
     int64_t check_replicas_interval = 0;  // 0: only before a save
+    int64_t replay_interval = 0;          // 0: none
     bool rebalance = false;
     SpikeAction on_spike = SpikeAction::none;
     double spike_sigma_factor = 6;
@@ -146,6 +147,7 @@ struct Recipe {
     int64_t threads = 0;
     double distributed_timeout_minutes = 10, start_timeout_minutes = 2;
     bool supervise = false;
+    bool is_private = true;
     bool page = false;
     int64_t page_port = 0;  // 0: one that is free
     bool operator==(const Run&) const = default;
@@ -182,6 +184,9 @@ std::string to_toml(const Recipe& recipe);
 // Throws ConfigError where this version of weft cannot run the recipe, or chooses something that would have no effect:
 // each such setting by name, with the reason and the nearest that works.
 void check_supported(const Recipe& recipe);
+
+// Why no data parallel neighbour can do a step of this recipe too (train/replay_check.h); empty: it can.
+std::string why_not_replayed(const Recipe& recipe);
 
 // The key of the data that the objective reads: "data.train", "data.pairs".
 std::string_view data_key_of(ObjectiveKind objective);

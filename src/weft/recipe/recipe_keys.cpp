@@ -154,6 +154,11 @@ std::vector<RecipeKey> recipe_keys(Recipe& r) {
        "steps between comparisons of what several ranks hold alike, by hashes: where one differs the run ends with "
        "status 87 (docs/operations.md); each save begins with one, 0: only that",
        kMayChange},
+      {"train.replay_interval", &t.replay_interval, count(0),
+       "steps between those whose forward and backward a data parallel neighbour does too, from the same weights and "
+       "data: where a gradient differs in a bit the run ends with status 87 (docs/operations.md); such a step takes up "
+       "to twice as long, 0: none",
+       kMayChange},
       {"train.rebalance", &t.rebalance, anything(),
        "a data parallel rank that is slower than the others gets fewer of a step's micro-batches, and others more, "
        "while the run goes on (docs/unequal_shares.md)",
@@ -454,6 +459,10 @@ std::vector<RecipeKey> recipe_keys(Recipe& r) {
       {"run.supervise", &r.run.supervise, anything(),
        "weft train does what weft supervise does: it watches the run, and starts it again after a failure "
        "(docs/operations.md)",
+       kMayChange},
+      {"run.private", &r.run.is_private, anything(),
+       "the run folder and what is made in it are their owner's alone, and one that others may write into is refused; "
+       "false: the umask says who else has access, as a group that shares the run (docs/operations.md)",
        kMayChange},
       {"run.page", &r.run.page, anything(),
        "weft train serves a live page of the run, to its machine alone, and says its address (docs/live.md)",

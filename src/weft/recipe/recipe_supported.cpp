@@ -323,6 +323,40 @@ void refuse_spikes(const Recipe& r, Refusals& refusals) {
                            std::max<int64_t>(1, evals / every) * every));
 }
 
+struct Hindrance {
+  std::string why, works;
+};
+
+// A step can be replayed where a data parallel neighbour holds all that it is made of.
+std::vector<Hindrance> hindrances_of_replays(const Recipe& r) {
+  std::vector<Hindrance> all;
+  const auto& p = r.parallel;
+  if (r.train.numerics == NumericsChoice::nondeterministic)
+    all.push_back({"with train.numerics = \"nondeterministic\" the same work differs in its last bits",
+                   "train.numerics = \"fast\" or \"invariant\""});
+  if (r.train.objective != ObjectiveKind::cross_entropy)
+    all.push_back({fmt::format("train.objective = \"{}\" begins a step with passes over other sequences or by other "
+                               "models",
+                               r.train.objective),
+                   "train.check_replicas_interval"});
+  if (p.ep > 1)
+    all.push_back({fmt::format("with parallel.ep = {} data parallel ranks compute each micro-batch together", p.ep),
+                   "parallel.ep = 1"});
+  if (has_unequal_shares(p) || r.train.rebalance)
+    all.push_back({"ranks with unequal shares have no others' work to do",
+                   "parallel.micro_batches = [] and train.rebalance = false"});
+  if (r.run.backend == BackendKind::cuda)
+    all.push_back({"whether two GPUs compute the same bits has not been tested", "train.check_replicas_interval"});
+  return all;
+}
+
+void refuse_replays(const Recipe& r, Refusals& refusals) {
+  if (r.train.replay_interval == 0) return;
+  const std::string key = fmt::format("train.replay_interval = {}", r.train.replay_interval);
+  for (const Hindrance& h : hindrances_of_replays(r))
+    refusals.add(true, key, h.why, h.works + ", or train.replay_interval = 0");
+}
+
 // What data-parallel ranks do together in each micro-batch: ranks with fewer of them would not come. And what a run
 // whose shares change cannot do.
 void refuse_unequal_shares(const Recipe& r, Refusals& refusals) {
@@ -456,6 +490,12 @@ void refuse_scores(const Recipe& r, Refusals& refusals) {
 
 }  // namespace
 
+std::string why_not_replayed(const Recipe& r) {
+  if (r.parallel.dp == 1) return "at parallel.dp = 1 there is no other rank to do it";
+  const std::vector<Hindrance> all = hindrances_of_replays(r);
+  return all.empty() ? "" : all[0].why;
+}
+
 void check_supported(const Recipe& r) {
   const auto& p = r.parallel;
   Refusals refusals;
@@ -493,6 +533,7 @@ void check_supported(const Recipe& r) {
   refuse_beside_top(r, refusals);
   refuse_idle(r, refusals);
   refuse_spikes(r, refusals);
+  refuse_replays(r, refusals);
   refuse_unequal_shares(r, refusals);
   refuse_autotune(r, refusals);
   refuse_scores(r, refusals);

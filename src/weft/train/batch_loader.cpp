@@ -132,6 +132,11 @@ void BatchLoader::load_global(int64_t step, MicroBatch& b) {
   add_time(read_s_, [&] { load_samples(&TrainingSamples::read, first, b, global_spans_); });
 }
 
+void BatchLoader::load_other_ranks(int64_t step, int64_t global, MicroBatch& b) {
+  const int64_t first = first_of(step) + global * shape_.micro_batch_size;
+  add_time(read_s_, [&] { load_samples(&TrainingSamples::read, first, b, spans_[size_t(b.index)]); });
+}
+
 int64_t BatchLoader::first_of(int64_t step, int64_t micro_batch) const {
   return first_of(step) + shape_.order.global_of(micro_batch) * shape_.micro_batch_size;
 }

@@ -71,6 +71,9 @@ class BatchLoader {
   // The same of micro-batch b.index of the whole global batch, whoever trains on it. Its spans stay valid until the
   // next such load.
   void load_global(int64_t step, MicroBatch& b);
+  // The same of micro-batch `global` of the global batch, in place of this rank's b.index: cut as that, and with spans
+  // that stay as long.
+  void load_other_ranks(int64_t step, int64_t global, MicroBatch& b);
   // Seconds in these since this was asked.
   double take_read_s() { return std::exchange(read_s_, 0); }
   // The global number of the first sample of a step, and of a micro-batch of this rank.

@@ -35,10 +35,14 @@ void change_first(const Memory& memory, const Tensor& t, const Change& change) {
 }  // namespace
 
 void plant_number(const ParamStore& params, std::string_view point, int64_t step) {
+  plant_number(params, Tensor(), point, step);
+}
+
+void plant_number(const ParamStore& params, const Tensor& of, std::string_view point, int64_t step) {
   const int rank = params.mesh().world->rank();
   const bool nan = is_planted("nan", point, rank, step), flip = is_planted("flip", point, rank, step);
   if (!nan && !flip) return;
-  const Tensor t = first_kept(params, point);
+  const Tensor t = of ? of : first_kept(params, point);
   WEFT_CHECK(t, "a fault is planted at {}, of which rank {} keeps nothing", point, rank);
   change_first(params.memory(), t, [&](std::byte* number) {
     const double d = std::numeric_limits<double>::quiet_NaN();

@@ -21,6 +21,7 @@
 #include "weft/recipe/recipe_phases.h"
 #include "weft/train/checkpoint_state.h"
 #include "weft/train/data_files.h"
+#include "weft/train/run_access.h"
 #include "weft/train/run_data.h"
 #include "weft/train/run_length.h"
 
@@ -241,7 +242,7 @@ RunLock claim_run_folder(const Recipe& recipe, const Islands& islands) {
   if (fs::exists(dir, error) && !fs::is_directory(dir, error))
     throw ConfigError(fmt::format("run.dir = \"{}\" is no folder: choose another", recipe.run.dir));
   refuse_foreign(recipe, islands);  // before anything is written there
-  create_folders(dir);
+  make_run_folder(recipe);
   RunLock lock(dir);
   refuse_foreign(recipe, islands);  // now that nobody else changes it
   // Where a run has begun, its epochs stand there as steps: Trainer writes them anew, if they are others now.

@@ -33,7 +33,8 @@ void drop_run_folder(const Recipe& recipe);
 
 // Makes run.dir the folder of this recipe: creates it with recipe.toml, or, where that is there already, checks that it
 // is the same run (only settings that do not change the result may differ) and updates it. Throws ConfigError that
-// names every difference; nothing is overwritten then. `islands`: as the recipe's file has them.
+// names every difference, or who may write there (run_access.h); nothing is overwritten then. `islands`: as the
+// recipe's file has them.
 RunLock claim_run_folder(const Recipe& recipe, const Islands& islands = {});
 
 // Throws ConfigError that names every difference between a recipe and that of a run (a file that weft wrote) which this

@@ -122,6 +122,7 @@ Trainer::Trainer(RunPlan plan, const Setup& setup)
     take(*setup.phases.carried);
   else
     begin(setup);
+  begin_replays();
   if (leads()) write_data_file();
 }
 
@@ -272,7 +273,7 @@ RunEnd Trainer::run() {
   }
   if (tasks_due() && (!results_ || results_->step != step_)) score_tasks();
   // Not between two spans, where the one before has asked: a checkpoint of a step is of the span that trained it.
-  for (bool asks = !follows_; step_ < end_step() && !(asks && stopped()); asks = true) {
+  for (bool asks = !follows_; step_ < end_step() && !(asks && wait_asked_to_stop()); asks = true) {
     std::optional<StepRecord> record = step_once();
     if (!record) continue;
     watch_stragglers(record->step_time_s);  // before ranks wait for what other islands send
@@ -336,12 +337,8 @@ std::optional<StepRecord> Trainer::step_once() {
   enter(RunSection::step);
   const double began = now_s();
   for (auto& [axis, time] : waits_) time = {};
-  const TrainingStep::Watch watch{.before_end =
-                                      [this](const auto& so_far) {
-                                        if (recipe_.train.log_grad_norms) log_grad_norms(so_far);
-                                      },
-                                  .measures_weights = measures_weights()};
   const int64_t batch = batch_at(step_);
+  const TrainingStep::Watch watch = wait_watch_of(batch);
   TrainingStep::Result result = step_run_.run(step_, batch, watch);
   if (result.outcome == TrainingStep::Outcome::stuck) result = run_again(result, watch);
   if (leads()) note_oddities(result);

@@ -21,6 +21,7 @@
 #include "weft/train/local_copies.h"
 #include "weft/train/matmul_rate.h"
 #include "weft/train/rank_run.h"
+#include "weft/train/replay_check.h"
 #include "weft/train/run_data.h"
 #include "weft/train/run_phases.h"
 #include "weft/train/run_tasks.h"
@@ -135,6 +136,7 @@ class Trainer {
   Recipe with_longest_samples() const;
   bool any_rank(bool mine, Site site = Site::current()) const;
   bool stopped() const;
+  bool wait_asked_to_stop();
   void tell_of_rate();
   void settle_length();
   void require_same_run(const std::filesystem::path& checkpoint, const Progressed& at) const;
@@ -167,6 +169,13 @@ class Trainer {
   std::optional<std::filesystem::path> wait_find_way_back();
   void go_back(const std::filesystem::path& checkpoint);
   void wait_check_replicas();
+  void begin_replays();
+  bool is_trial() const { return whole_.train.autotune && end_step() < recipe_.train.train_iters; }
+  std::filesystem::path replay_file() const;
+  TrainingStep::Watch wait_watch_of(int64_t batch);
+  void take_request();
+  void wait_check_replay(bool asked);
+  [[noreturn]] void refuse_corrupted(int64_t step, const std::string& what, nlohmann::json event, size_t num_ranks);
   void let_first_rank_tell() const;
   void join_islands(const IslandSetup& setup, const std::optional<std::filesystem::path>& checkpoint);
   void exchange(StepRecord& record);
@@ -239,6 +248,9 @@ class Trainer {
   bool follows_ = false;                            // another span of the run
   bool adapter_changed_ = false;                    // by a step of this run, or of the one that it goes on from
   std::string base_, teacher_, reference_weights_;  // fingerprints of weights that it reads and never writes
+  std::unique_ptr<ReplayCheck> replay_;             // none: a step cannot be replayed
+  std::string no_replay_;                           // then: why
+  bool replay_asked_ = false;                       // of the next step
   std::unique_ptr<CheckpointSave> saving_;          // under way
   std::unique_ptr<JoinedIsland> island_;            // none: the run is no island
   int64_t island_tokens_ = 0;                       // that it has trained on since it was started

@@ -23,6 +23,7 @@ TrainingStep::Result Trainer::run_again(const TrainingStep::Result& first, Train
                                                 : fmt::format(" at the least loss scale, {}", loss_scale_.state.scale));
   const NonFinite found = wait_find_nonfinite(rank_);
   watch.again = true;
+  if (watch.begins) watch.begins = replay_->watch(ReplayCheck::Work::own, step_);
   const TrainingStep::Result again = step_run_.run(step_, batch_at(step_), watch);
   const bool transient = again.outcome != TrainingStep::Outcome::stuck;
   if (leads()) {
@@ -167,23 +168,26 @@ void Trainer::let_first_rank_tell() const {
   if (!leads()) std::this_thread::sleep_for(std::chrono::milliseconds(200));
 }
 
-// Before a checkpoint is written, and now and then: what several ranks hold is the same bytes on all of them.
-void Trainer::wait_check_replicas() {
-  const std::optional<ReplicaDifference> difference =
-      wait_compare_replicas(rank_, recipe_.train.numerics != NumericsChoice::nondeterministic);
-  if (!difference) return;
+// Ends the run before anything that these ranks hold or computed is saved. All ranks call it.
+void Trainer::refuse_corrupted(int64_t step, const std::string& what, nlohmann::json event, size_t num_ranks) {
   go_on_saving(SaveWait::yes);
   if (leads()) {
-    nlohmann::json event = difference->to_json();
-    event["step"] = step_;
+    event["step"] = step;
     records_->event("corrupted", std::move(event));
   }
   let_first_rank_tell();
   throw CorruptionError(
       fmt::format("step {}: {}. Nothing of it is saved, and older checkpoints are kept: the same command goes on from "
                   "the newest{}. Where it comes back, test the memory and processors of {}",
-                  step_, difference->to_string(), saved_step_ > 0 ? fmt::format(", of step {}", saved_step_) : "",
-                  difference->others.size() == 1 ? "that rank's host" : "these ranks' hosts"));
+                  step, what, saved_step_ > 0 ? fmt::format(", of step {}", saved_step_) : "",
+                  num_ranks == 1 ? "that rank's host" : "these ranks' hosts"));
+}
+
+// Before a checkpoint is written, and now and then: what several ranks hold is the same bytes on all of them.
+void Trainer::wait_check_replicas() {
+  const std::optional<ReplicaDifference> difference =
+      wait_compare_replicas(rank_, recipe_.train.numerics != NumericsChoice::nondeterministic);
+  if (difference) refuse_corrupted(step_, difference->to_string(), difference->to_json(), difference->others.size());
 }
 
 }  // namespace weft

@@ -56,7 +56,9 @@ double TrainingStep::run_batch(int64_t batch, const Watch& watch) const {
 
 double TrainingStep::run_batch(int64_t batch, const OpenSource::Counted& counted, const Watch& watch) const {
   const double divisor = objective_.divisor(batches_.units(counted));
-  const LoadMicroBatch load = [&](MicroBatch& b) { batches_.load(batch, b); };
+  const LoadMicroBatch load = [&](MicroBatch& b) {
+    watch.in_place_of ? batches_.load_other_ranks(batch, watch.in_place_of(b.index), b) : batches_.load(batch, b);
+  };
   const LoadMicroBatch others = [&](MicroBatch& b) { batches_.load_others(batch, b); };
   const LoadMicroBatch global = [&](MicroBatch& b) { batches_.load_global(batch, b); };
   const uint64_t dropout_key = rng_key(rng_key(uint64_t(recipe_.train.seed), "dropout"), uint64_t(batch));

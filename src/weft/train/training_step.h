@@ -63,6 +63,8 @@ class TrainingStep {
     std::function<void(const Result&)> before_end = {};  // gradients are whole sums; not where the step is stuck
     bool measures_weights = false;
     bool again = false;  // the step was stuck, and runs for the second time
+    // Which micro-batch of the global batch is computed in place of one of this rank's; none: its own.
+    std::function<int64_t(int64_t micro_batch)> in_place_of = {};
   };
   // Step `step`, from 0, of which those that the states of loss_scale and spikes count have been skipped, by this batch
   // of the data, whose number is also dropout's. The numbers differ where a trial repeats a batch that was skipped, and
