@@ -23,10 +23,10 @@ class FewRowsMatmul;
 // f32 runs on weft's own kernels (matmul_f32.h): an element's bits follow from its row of op(a), its column of op(b)
 // and k alone, but for products of a few rows with a transposed matrix in Numerics::fast, which have kernels of their
 // own in every type (matmul_few_rows.h). Where kernels may use AMX, so does all of bf16 in Numerics::invariant, and in
-// Numerics::fast what oneDNN is slow at (matmul_amx.h; denormal values count as zero). The rest of bf16 and f16 runs on
-// oneDNN where it has a kernel for this CPU (AMX, AVX-512 bf16; oneDNN 2 has none for f16), else widened to f32.
-// Nothing of a matrix's size is allocated: temporary memory is the caller's. oneDNN makes a primitive at a shape's
-// first use (some milliseconds). Not thread-safe: one rank, one CpuMatmul.
+// Numerics::fast what oneDNN is slow at and most products of a few rows (matmul_amx.h; denormal values count as zero).
+// The rest of bf16 and f16 runs on oneDNN where it has a kernel for this CPU (AMX, AVX-512 bf16; oneDNN 2 has none for
+// f16), else widened to f32. Nothing of a matrix's size is allocated: temporary memory is the caller's. oneDNN makes a
+// primitive at a shape's first use (some milliseconds). Not thread-safe: one rank, one CpuMatmul.
 class CpuMatmul {
  public:
   CpuMatmul(int threads, Numerics numerics, CpuIsa isa = isa_of_kernels());
