@@ -36,7 +36,7 @@ TEST(WeightRule, FindsANormThatHasDoubledWithinTheWindow) {
   ASSERT_EQ(found.size(), 1u);
   EXPECT_EQ(found[0].kind, WeightRule::Found::Kind::growth);
   EXPECT_EQ(found[0].value, 2.02);
-  EXPECT_EQ(found[0].from_step, 1);
+  EXPECT_EQ(found[0].from_step, 0) << "before the first step";
   EXPECT_TRUE(rule.look(950, {{"a", {2, 2.1, 0.01}}}).empty()) << "it was told";
   EXPECT_TRUE(rule.look(1500, {{"a", {4, 4.0, 0.01}}}).empty());
   EXPECT_EQ(rule.look(1600, {{"a", {4, 4.1, 0.01}}}).size(), 1u);

@@ -11,6 +11,7 @@
 #include "places.h"
 #include "weft/base/error.h"
 #include "weft/history/attempt_file.h"
+#include "weft/history/run_facts.h"
 #include "weft/records/events.h"
 
 namespace weft {
@@ -105,6 +106,15 @@ TEST_F(News, TellsOnceThatARunIsSlow) {
   EXPECT_EQ(told().size(), 1);
 }
 
+TEST_F(News, ARunThatWasSlowWhenOneLookedFirstIsNotTold) {
+  steps(5, 80, 1000);
+  steps(81, 96, 450);
+  EXPECT_EQ(told(), json::array());
+  append_text(run_ / "metrics.jsonl", "{\"step\":97,\"loss\":2.0,\"tokens_per_s\":null}\n");
+  steps(98, 98, 450);
+  EXPECT_EQ(told(), json::array());
+}
+
 TEST_F(News, NeitherFewStepsNorAShortPauseMakeARunSlow) {
   EXPECT_EQ(told(), json::array());
   steps(5, 40, 1000);
@@ -139,7 +149,7 @@ TEST(RunNews, RefusesKindsThatThereAreNot) {
   }
 }
 
-// Every event that docs/operations.md names can be asked for, and no other.
+// Every event that docs/operations.md names can be asked for, every state, and no other.
 TEST(RunNews, KnowsTheEventsOfTheDocuments) {
   std::set<std::string> documented;
   bool is_table = false;
@@ -158,6 +168,9 @@ TEST(RunNews, KnowsTheEventsOfTheDocuments) {
   for (const std::string& kind : documented)
     EXPECT_NE(std::find(RunNews::all_kinds().begin(), RunNews::all_kinds().end(), kind), RunNews::all_kinds().end())
         << kind;
+  for (const std::string& state : run_status_names()) documented.insert(state);
+  documented.insert({"stalled", "slow"});
+  for (const std::string& kind : RunNews::all_kinds()) EXPECT_EQ(documented.count(kind), 1) << kind;
   for (const std::string& kind : RunNews::urgent_kinds())
     EXPECT_NE(std::find(RunNews::all_kinds().begin(), RunNews::all_kinds().end(), kind), RunNews::all_kinds().end())
         << kind;
@@ -187,7 +200,7 @@ TEST(WatchOnEvent, RunsTheCommand) {
   watch.send(SIGTERM);
   const testing::Finished ended = watch.wait();
   EXPECT_EQ(ended.status, 0);
-  EXPECT_SAYS(ended.err, "note: the command of --on-event ended with status 3, for: first: spike at step");
+  EXPECT_SAYS(ended.err, "note: the command of --on-event: ended with status 3, for \"first: spike at step");
 }
 
 TEST(WatchOnEvent, RefusesKindsWithoutACommand) {

@@ -77,9 +77,14 @@ TEST(Sampling, DrawsReachAllOfALargeVocabulary) {
 }
 
 TEST(Sampling, LogitsThatAreNoNumbersAreRefused) {
-  const std::vector<double> logits{1, std::numeric_limits<double>::quiet_NaN(), 0};
-  for (const double temperature : {0.0, 1.0})
-    EXPECT_THROW(sample_token(logits, {.temperature = temperature}, 0), NumericsError);
+  constexpr double kInfinity = std::numeric_limits<double>::infinity(), kNan = std::numeric_limits<double>::quiet_NaN();
+  for (const double temperature : {0.0, 1.0}) {
+    for (const std::vector<double>& logits :
+         {std::vector<double>{1, kNan, 0}, {kNan, 1}, {1, kInfinity}, {-kInfinity, -kInfinity}})
+      EXPECT_THROW(sample_token(logits, {.temperature = temperature}, 0), NumericsError);
+    EXPECT_EQ(sample_token(std::vector<double>{-kInfinity, 1}, {.temperature = temperature}, 0), 1)
+        << "it is ruled out";
+  }
 }
 
 }  // namespace

@@ -5,7 +5,7 @@
 namespace weft {
 
 // While this lives, they are for their owner alone; or, where not private, as the user's umask says, but never for
-// everybody to write. The umask is the whole process's: make one at a time, before there are threads.
+// everybody to write. The umask is the whole process's: they may nest, but are made while it has one thread.
 class FileModes {
  public:
   explicit FileModes(bool is_private) : before_(::umask(S_IRWXG | S_IRWXO)) {

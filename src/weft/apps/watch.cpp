@@ -15,6 +15,7 @@
 #include "weft/apps/commands.h"
 #include "weft/apps/stop_signal.h"
 #include "weft/base/error.h"
+#include "weft/base/json.h"
 #include "weft/forecast/cluster.h"
 #include "weft/history/run_scan.h"
 #include "weft/page/access.h"
@@ -80,19 +81,24 @@ class EventCommand {
     if (running_) {
       const auto answer = running_->poll();
       if (!answer) return;
-      if (!answer->good) std::cerr << fmt::format("note: the command of --on-event {}, for: {}\n", answer->text, told_);
+      if (!answer->good) note(answer->text);
       running_.reset();
     }
     if (const int64_t left_out = news_.num_left_out(); left_out > std::exchange(left_out_, left_out))
-      std::cerr << fmt::format("note: {} events came faster than the command of --on-event ends: left out\n", left_out);
+      std::cerr << fmt::format("note: {} events came faster than they could be told: left out\n", left_out);
     const nlohmann::ordered_json event = news_.take();
     if (event.is_null()) return;
     told_ = event.at("text").get<std::string>();
     const std::string input = event.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
-    running_.emplace(std::vector<std::string>{"sh", "-c", command_}, kCommandS, /*quiet=*/false, input);
+    try {
+      running_.emplace(std::vector<std::string>{"sh", "-c", command_}, kCommandS, /*quiet=*/false, input);
+    } catch (const Error& e) { note(e.what()); }
   }
 
  private:
+  void note(const std::string& what) const {  // what the event says may come from anywhere
+    std::cerr << fmt::format("note: the command of --on-event: {}, for {}\n", what, in_quotes(told_));
+  }
   static constexpr double kCommandS = 60;
   const std::string command_;
   RunNews& news_;

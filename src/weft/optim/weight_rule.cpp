@@ -17,10 +17,10 @@ std::vector<WeightRule::Found> WeightRule::look(int64_t step, const std::map<std
     const auto [at, is_new] = seen_.try_emplace(name);
     Seen& seen = at->second;
     if (is_new) seen = {.began_at_0 = change.before == 0, .is_fast = change.before == 0, .window = step / kWindow};
-    if (is_new) seen.now = seen.last = {step, change.before};
+    if (is_new) seen.now = seen.last = {step - 1, change.before};
     if (is_fast(seen, change)) add({Found::Kind::update, name, change.ratio(), kMostRatio, change.after, step, {}});
-    if (const Least least = grown_since(seen, step, change.after); least.step > 0)
-      add({Found::Kind::growth, name, change.after / least.norm, kMostGrowth, change.after, least.step, {}});
+    if (const auto least = grown_since(seen, step, change.after))
+      add({Found::Kind::growth, name, change.after / least->norm, kMostGrowth, change.after, least->step, {}});
   }
   std::vector<Found> all;
   for (auto& [kind, one] : found) all.push_back(std::move(one));
@@ -34,7 +34,7 @@ bool WeightRule::is_fast(Seen& seen, const TensorChange& change) {
   return seen.is_fast && !was;
 }
 
-WeightRule::Least WeightRule::grown_since(Seen& seen, int64_t step, double norm) {
+std::optional<WeightRule::Least> WeightRule::grown_since(Seen& seen, int64_t step, double norm) {
   if (seen.began_at_0 || !std::isfinite(norm)) return {};
   if (const int64_t window = step / kWindow; window != seen.window) {
     seen.last = window == seen.window + 1 ? seen.now : Least{step, norm};

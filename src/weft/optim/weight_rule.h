@@ -2,6 +2,7 @@
 #pragma once
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -43,8 +44,8 @@ class WeightRule {
     Least now = {}, last = {};
   };
   bool is_fast(Seen& seen, const TensorChange& change);
-  // The least norm, of which this one is more than kMostGrowth times; step 0: it is not.
-  Least grown_since(Seen& seen, int64_t step, double norm);
+  // The least norm, of which this one is more than kMostGrowth times; none: it is not.
+  std::optional<Least> grown_since(Seen& seen, int64_t step, double norm);
 
   std::map<std::string, Seen> seen_;
 };

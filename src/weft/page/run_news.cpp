@@ -1,6 +1,7 @@
 #include "weft/page/run_news.h"
 
 #include <algorithm>
+#include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "weft/base/error.h"
@@ -28,11 +29,14 @@ Speeds speeds_of(const RunView& run) {
   const auto curve = run.metrics().curves().find("tokens_per_s");
   if (curve == run.metrics().curves().end()) return {};
   std::vector<double> values;
-  for (const CurvePoint& p : curve->second.newest) values.push_back(p.value);
+  for (const CurvePoint& p : curve->second.newest)
+    if (std::isfinite(p.value)) values.push_back(p.value);
   if (values.size() < kFewSteps + kLeastBefore) return {};
   const auto last = values.end() - kFewSteps;
   return {.now = median({last, values.end()}), .usual = median({values.begin(), last})};
 }
+
+bool is_slow(const Speeds& speeds) { return speeds.now < 0.5 * speeds.usual; }
 
 bool tells_a_state(const std::string& kind) { return kind == "finished" || kind == "stopped"; }
 
@@ -100,7 +104,10 @@ void RunNews::look(const RunView& run) {
   Seen& seen = at->second;
   if (is_new || seen.state.empty()) {  // until all that was there is read, it is as if it had always been so
     if (run.has_more()) return;
-    seen = {.state = run.state(), .num_events = run.num_events(), .step = run.metrics().last_step()};
+    seen = {.state = run.state(),
+            .num_events = run.num_events(),
+            .step = run.metrics().last_step(),
+            .is_slow = is_slow(speeds_of(run))};
     return;
   }
   tell_events(run, seen);
@@ -119,7 +126,9 @@ void RunNews::tell_state(const RunView& run, Seen& seen) {
 void RunNews::tell_events(const RunView& run, Seen& seen) {
   if (run.num_events() != seen.num_events) {
     const Json last = run.events();
-    const int64_t came = std::clamp<int64_t>(run.num_events() - seen.num_events, 0, int64_t(last.size()));
+    const int64_t all = std::max<int64_t>(0, run.num_events() - seen.num_events);
+    const int64_t came = std::min(all, int64_t(last.size()));  // RunView keeps so many
+    num_left_out_ += all - came;
     for (size_t i = last.size() - size_t(came); i < last.size(); ++i)
       if (last[i].is_object() && !tells_a_state(text_of(last[i], "event"))) tell(run, last[i]);
   }
@@ -130,7 +139,7 @@ void RunNews::tell_speed(const RunView& run, Seen& seen) {
   const int64_t step = run.metrics().last_step();
   if (step == std::exchange(seen.step, step)) return;
   const Speeds speeds = speeds_of(run);
-  if (seen.is_slow ? speeds.now >= 0.75 * speeds.usual : speeds.now < 0.5 * speeds.usual) {
+  if (seen.is_slow ? speeds.now >= 0.75 * speeds.usual : is_slow(speeds)) {
     seen.is_slow = !seen.is_slow;
     if (!seen.is_slow) return;
     tell(run, {{"event", "slow"},

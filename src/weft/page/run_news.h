@@ -16,9 +16,8 @@ namespace weft {
 // Tells of
 //   states   that a run came to (RunView::state()), as events of their names
 //   events   that came to its events.jsonl; what "finished" and "stopped" say, its state does
-//   slow     where the last 16 steps had less than half the usual tokens a second, as the median of the up to 240
-//   before
-//            says it; again only after they had three quarters of it
+//   slow     the last 16 steps had less than half the tokens a second of the up to 240 before, in medians; told again
+//            only once they had three quarters of that
 // What was so when it looked first is not told. All functions may be called from any thread.
 class RunNews {
  public:
@@ -35,7 +34,8 @@ class RunNews {
   // The oldest that was not taken yet; null: none. Fields: `event`, `run` (its name), `path`, `step`, `time`, `text`
   // (all of it in a sentence) and what the event has of its own.
   nlohmann::ordered_json take();
-  int64_t num_left_out() const;  // that came while kMostWaiting waited
+  // Events that came while kMostWaiting waited, or so many between two looks that a RunView has not kept them.
+  int64_t num_left_out() const;
 
   static constexpr size_t kMostWaiting = 1000;
 

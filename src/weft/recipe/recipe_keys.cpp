@@ -147,7 +147,8 @@ std::vector<RecipeKey> recipe_keys(Recipe& r) {
        "write the gradient norm of every tensor of every step to grad_norms.jsonl", kMayChange},
       {"train.log_weight_norms", &t.log_weight_norms, count(0),
        "steps between records of every tensor's norm, and of how much of it the step's update changed, in "
-       "weight_norms.jsonl; also of the first step of each start; takes a copy of the masters in the temporaries "
+       "weight_norms.jsonl; also of the first step of each start and phase; takes a copy of the masters in the "
+       "temporaries "
        "(docs/watch.md); 0: never",
        kMayChange},
       {"train.check_replicas_interval", &t.check_replicas_interval, count(0),

@@ -69,7 +69,8 @@ void make_run_folder(const Recipe& recipe) {
   if (::mkdir(dir.c_str(), recipe.run.is_private ? kPrivate : kShared) == 0)
     sync_folder(parent);
   else if (errno != EEXIST)
-    throw FileError(fmt::format("{}: cannot be created: {}", dir.string(), std::strerror(errno)));
+    throw FileError(fmt::format("run.dir = \"{}\": cannot be created: {}; choose another folder, or make it yourself",
+                                recipe.run.dir, std::strerror(errno)));
   refuse_open_run_folder(recipe);
 }
 

@@ -39,9 +39,9 @@ class LikeliestFirst {
 }  // namespace
 
 int32_t sample_token(std::span<const double> logits, const Sampling& how, uint64_t index) {
-  if (std::any_of(logits.begin(), logits.end(), [](double x) { return std::isnan(x); }))
-    throw NumericsError("the model's logits are not numbers: are its weights finite?");
   const auto most = std::max_element(logits.begin(), logits.end());  // the first of equals
+  if (!std::isfinite(*most) || std::any_of(logits.begin(), logits.end(), [](double x) { return std::isnan(x); }))
+    throw NumericsError("the model's logits are not numbers: are its weights finite?");
   if (how.temperature == 0) return int32_t(most - logits.begin());
   LikeliestFirst order(logits);
   const auto weight = [&](size_t token) { return std::exp((logits[token] - *most) / how.temperature); };

@@ -70,6 +70,7 @@ struct CarriedRun {
   std::optional<TasksRecord> results;
   LossScaleState loss_scale;
   SpikeState spikes;
+  WeightRule weight_rule;
   bool adapter_changed;
   std::string base, teacher, reference;
   MatmulRate matmul_rate;
@@ -238,7 +239,7 @@ class Trainer {
   LossScale loss_scale_;
   SpikeWatch spikes_;
   WeightRule weight_rule_ = {};
-  bool has_measured_weights_ = false;  // since it was started
+  bool has_measured_weights_ = false;  // since it was started, or this span was
   const TrainingStep step_run_;
   int64_t context_;  // tokens that the model will have been trained to see at once
   int64_t step_ = 0, saved_step_ = -1, evaluated_step_ = -1;

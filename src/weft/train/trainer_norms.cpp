@@ -84,7 +84,7 @@ void Trainer::log_weight_norms(const TrainingStep::Result& step) {
 void Trainer::tell_of_weights(const std::map<std::string, TensorChange>& tensors) {
   for (const WeightRule::Found& f : weight_rule_.look(step_, tensors)) {
     const bool of_update = f.kind == WeightRule::Found::Kind::update;
-    const std::string others = f.tensors.size() > 1 ? fmt::format(", and {} more tensors", f.tensors.size() - 1) : "";
+    const std::string others = f.tensors.size() > 1 ? fmt::format(" (the worst of {} tensors)", f.tensors.size()) : "";
     const std::string reason =
         of_update ? fmt::format(
                         "the update changed {} by {:.3g} of its norm, above {}{}: optimizer.lr is too high for "

@@ -11,8 +11,9 @@ namespace fs = std::filesystem;
 // for whoever asks for a replay later.
 void Trainer::begin_replays() {
   const int64_t interval = recipe_.train.replay_interval;
-  no_replay_ = why_not_replayed(recipe_);
-  if (no_replay_.empty()) no_replay_ = wait_machines_differ(*rank_.mesh.world, machine_.description);
+  no_replay_ = why_not_replayed(recipe_);  // check_supported refuses such a recipe where it replays steps
+  if (!no_replay_.empty()) return;
+  no_replay_ = wait_machines_differ(*rank_.mesh.world, machine_.description);
   if (no_replay_.empty())
     replay_ = std::make_unique<ReplayCheck>(rank_);
   else if (interval > 0 && rank_.plan.step.mesh.dp > 1)

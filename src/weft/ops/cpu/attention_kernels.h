@@ -15,8 +15,9 @@ inline constexpr int64_t kGroupBlocks = 4;  // of rows, that read a tile of keys
 int64_t forward_floats(const AttentionHeads& h);
 void forward_blocks(const Attention& op, std::span<const QueryBlock> blocks, float* memory);
 
-// The heads of a block of one query, without dropout: what a text's next token needs. A key is met by no idle rows of a
-// tile, and is copied nowhere. Sums over a head's columns are in another order than those of forward_blocks.
+// The heads of a block of one query, without dropout: what a text's next token needs. No tile of rows is filled for the
+// one, and keys and values are read where they lie. Sums over a head's columns are in another order than those of
+// forward_blocks.
 int64_t one_query_floats(const AttentionHeads& h);
 void one_query(const Attention& op, const QueryBlock& block, float* memory);
 
