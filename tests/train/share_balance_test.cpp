@@ -9,7 +9,7 @@ namespace weft {
 namespace {
 
 using Times = std::vector<double>;
-using Counts = std::vector<int64_t>;
+using Shares = std::vector<int64_t>;
 
 // What comes of so many windows with the same times.
 std::optional<ShareBalance::Change> after(ShareBalance& balance, const Times& times, int64_t windows) {
@@ -23,7 +23,7 @@ TEST(ShareBalance, ARankThatIsSlowForThreeWindowsGetsAShareByItsSpeed) {
   EXPECT_FALSE(after(balance, {1, 3}, ShareBalance::kWindows - 1));
   const auto change = after(balance, {1, 3}, 1);
   ASSERT_TRUE(change);
-  EXPECT_EQ(change->shares, (Counts{6, 2}));
+  EXPECT_EQ(change->shares, (Shares{6, 2}));
   EXPECT_EQ(change->slowest, 1);
   EXPECT_DOUBLE_EQ(change->slowest_s, 3);
   EXPECT_DOUBLE_EQ(change->then_s, 1.5);
@@ -49,7 +49,7 @@ TEST(ShareBalance, ARankThatIsQuickAgainGetsItsShareBack) {
   ShareBalance balance({6, 2});
   const auto change = after(balance, {3, 1}, ShareBalance::kWindows);
   ASSERT_TRUE(change);
-  EXPECT_EQ(change->shares, (Counts{4, 4}));
+  EXPECT_EQ(change->shares, (Shares{4, 4}));
 }
 
 TEST(ShareBalance, EveryRankKeepsAMicroBatch) {
@@ -57,7 +57,7 @@ TEST(ShareBalance, EveryRankKeepsAMicroBatch) {
   EXPECT_FALSE(after(few, {1, 9, 1}, 20));
   const auto change = after(many, {1, 90}, ShareBalance::kWindows);
   ASSERT_TRUE(change);
-  EXPECT_EQ(change->shares, (Counts{3, 1}));
+  EXPECT_EQ(change->shares, (Shares{3, 1}));
 }
 
 // Those for which there is no room are not asked for again, and others are.
@@ -67,7 +67,7 @@ TEST(ShareBalance, RefusedSharesAreNotFoundAgain) {
   EXPECT_FALSE(after(balance, {1, 3}, 20));
   const auto change = after(balance, {1, 7}, ShareBalance::kWindows);
   ASSERT_TRUE(change);
-  EXPECT_EQ(change->shares, (Counts{7, 1}));
+  EXPECT_EQ(change->shares, (Shares{7, 1}));
 }
 
 TEST(ShareBalance, TimesThatNobodyMeasuredChangeNothing) {
