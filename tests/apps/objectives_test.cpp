@@ -118,7 +118,6 @@ TEST_F(Preferences, WhatCannotBeIsRefusedByName) {
   const std::string pairs = "data.valid=" + kDpo + "/pairs.jsonl";
   refused({pairs, "train.eval_iters=3"}, {"train.eval_iters = 3 has no effect: held-out pairs are all read"});
   refused({"data.packing=first-fit"}, {"data.packing = \"first-fit\" has no effect"});
-  refused({"objective.average_logps=true"}, {"objective.average_logps = true has no effect"});
   refused({"objective.loss_type=ipo", "objective.label_smoothing=0.1"},
           {"objective.label_smoothing = 0.1 has no effect"});
   refused({"objective.beta=0"}, {"objective.beta = 0: expected a number above 0"});

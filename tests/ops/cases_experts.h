@@ -22,6 +22,7 @@ inline std::vector<RouterCase> router_cases() {
   return {{"one of one", 1, 1, 1},
           {"softmax", 5, 4, 2},
           {"normalised", 9, 6, 3, {.normalise = true}},
+          {"one of a token", 9, 6, 1, {.normalise = true}},
           {"of later samples", 6, 5, 2, {.normalise = true, .scale = 2.5}, false, 4, 6},
           {"sigmoid", 7, 8, 3, {.sigmoid = true, .normalise = true, .scale = 2.5}},
           {"sigmoid with bias", 33, 8, 2, {.sigmoid = true, .scale = 0.5}, true},

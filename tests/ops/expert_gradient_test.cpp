@@ -3,6 +3,8 @@
 
 #include "ops/cases_experts.h"
 #include "ops/complex_step.h"
+#include "ops/host_kernels.h"
+#include "weft/ops/cpu/cpu_backend.h"
 
 namespace weft {
 namespace {
@@ -150,6 +152,25 @@ TEST(Router, ChoosesByTheBiasAndWeighsWithoutIt) {
   s.ref.run(r);
   EXPECT_EQ(r.ids.as<int32_t>()[0], 1);
   EXPECT_EQ(r.weights.as<double>()[0], 1.5);
+}
+
+// Its weight is 1 whatever the logits are. Adam would make steps of what is left of rounding.
+TEST(Router, TheOnlyExpertOfATokenHasNoSlopeToTheLastBit) {
+  const auto expect_none = [](Backend& backend, DType t) {
+    Operands o{t, 0};
+    RouteBackward op = testing::make_route_backward(
+        o, {.name = "", .t = 64, .experts = 5, .k = 1, .routing = {.normalise = true}}, false);
+    op.balance.load_scale = op.balance.z_scale = 0;
+    backend.run(op);
+    for (int64_t i = 0; i < op.dlogits.elements(); ++i) EXPECT_EQ(testing::load(op.dlogits.data, t, i), 0.0) << i;
+  };
+  RefBackend ref(1);
+  expect_none(ref, DType::f64);
+  Arena workspace("workspace", 64);
+  CpuBackend cpu({.threads = 1}, workspace);
+  expect_none(cpu, DType::f32);
+  testing::HostKernels gpu;
+  expect_none(gpu, DType::f32);
 }
 
 TEST(Router, GroupsAreAsGoodAsTheirBestOrTheirTwoBest) {

@@ -21,7 +21,8 @@ const std::vector<Dpo::Spec> kSpecs{
     {.loss = Dpo::Loss::sigmoid, .beta = 0.3, .num_pairs = kPairs},
     {.loss = Dpo::Loss::sigmoid, .beta = 0.7, .label_smoothing = 0.2, .num_pairs = kPairs},
     {.loss = Dpo::Loss::ipo, .beta = 0.5, .num_pairs = kPairs},
-    {.loss = Dpo::Loss::ipo, .beta = 0.5, .average_logps = true, .num_pairs = kPairs}};
+    {.loss = Dpo::Loss::ipo, .beta = 0.5, .average_logps = true, .num_pairs = kPairs},
+    {.loss = Dpo::Loss::sigmoid, .beta = 2, .average_logps = true, .num_pairs = kPairs}};
 
 TEST(Dpo, LossesAreThoseOfTheFormulas) {
   // By hand: the differences are (1 + 2) = 3 and (-1 - 0.5) = -1.5.
@@ -36,6 +37,7 @@ TEST(Dpo, LossesAreThoseOfTheFormulas) {
   EXPECT_NEAR(Dpo(kSpecs[2]).loss(0, sums), (2.0 * 2.0 + 2.5 * 2.5) / 2, 1e-15);
   const double d0 = 1.0 / 4 + 2.0 / 5, d1 = -1.0 / 2 - 0.5 / 3;
   EXPECT_NEAR(Dpo(kSpecs[3]).loss(0, sums), ((d0 - 1) * (d0 - 1) + (d1 - 1) * (d1 - 1)) / 2, 1e-15);
+  EXPECT_NEAR(Dpo(kSpecs[4]).loss(0, sums), -(std::log(sigmoid(2 * d0)) + std::log(sigmoid(2 * d1))) / 2, 1e-15);
 }
 
 TEST(Dpo, LargeDifferencesDoNotOverflow) {

@@ -86,10 +86,26 @@ inline std::vector<std::string> golden_data(const std::filesystem::path& folder,
   const std::filesystem::path file = folder / (rows + ".jsonl");
   std::vector<std::string> all{"train.objective=" + kind, "data." + rows + "=" + file.string(),
                                fmt::format("train.seq_length={}", longest_of(file))};
-  for (const char* key :
-       {"loss_type", "beta", "label_smoothing", "average_logps", "inner_updates", "group_size", "clip_eps_low",
-        "clip_eps_high", "kl_beta", "normalisation", "advantage_std", "advantage_eps", "desirable_weight",
-        "undesirable_weight", "gamma", "lambda", "value_clip", "value_coef", "kl_coef"})
+  for (const char* key : {"loss_type",
+                          "beta",
+                          "label_smoothing",
+                          "average_logps",
+                          "inner_updates",
+                          "group_size",
+                          "clip_eps_low",
+                          "clip_eps_high",
+                          "kl_beta",
+                          "normalisation",
+                          "advantage_std",
+                          "advantage_eps",
+                          "desirable_weight",
+                          "undesirable_weight",
+                          "gamma",
+                          "lambda",
+                          "whiten_advantages",
+                          "value_clip",
+                          "value_coef",
+                          "kl_coef"})
     if (t.contains(key) && !(kind == "ppo" && key == std::string("group_size")))
       all.push_back(fmt::format("objective.{}={}", key, t[key].dump()));
   for (const char* bound : {"low", "high"})
@@ -254,12 +270,28 @@ inline GoldenTolerance of_step(const GoldenTolerance& tolerance, int64_t step) {
   return early;
 }
 
+// Whether weft reports the aux_loss that the trace has. The second set's Mixtral layout reports that of the global
+// batch even where no loss has it; weft, which would need a pass over the batch to know it, then reports that of each
+// sequence.
+inline bool reports_aux_loss(const std::filesystem::path& folder) {
+  const nlohmann::json t = read_json(folder / "train.json");
+  const bool of_batch = t.value("balance", "") == "global" ||
+                        (t.contains("kind") && read_json(folder / "config.json").value("model_type", "") == "mixtral");
+  return !of_batch || t.value("aux_loss_coef", 0.0) > 0;
+}
+
+// A tensor without a gradient (a router of one expert, whose weight is always 1) has in the trace what f32's rounding
+// leaves: a sixth of a rounding error of the whole gradient's norm.
+constexpr double kOfNoGradient = 1e-8;
+
 // What a run folder holds beside the case's trace: every step, every tensor's first gradient and every final weight's
 // sums.
 inline void expect_golden_records(const std::filesystem::path& run, const std::filesystem::path& folder,
                                   const GoldenTolerance& tolerance) {
   const std::string name = folder.filename().string();
-  const nlohmann::json trace = read_json(folder / "trace.json");
+  nlohmann::json trace = read_json(folder / "trace.json");
+  if (!reports_aux_loss(folder))
+    for (nlohmann::json& step : trace["steps"]) step.erase("aux_loss");
   const Metrics metrics = read_metrics(run / "metrics.jsonl");
   const std::vector<nlohmann::json> lines_of_steps = step_lines(run / "metrics.jsonl");
   ASSERT_EQ(metrics.steps.size(), trace["steps"].size()) << name;
@@ -279,7 +311,9 @@ inline void expect_golden_records(const std::filesystem::path& run, const std::f
   const nlohmann::json norms = nlohmann::json::parse(first)["grad_norm"];
   for (const auto& [tensor, norm] : trace["grad_norm_by_tensor"].items()) {
     ASSERT_TRUE(norms.contains(tensor)) << name << " " << tensor;
-    EXPECT_NEAR(norms[tensor].get<double>(), norm.get<double>(), of_step(tolerance, 1).tensor_norm * norm.get<double>())
+    const double least = kOfNoGradient * trace["steps"][0]["grad_norm"].get<double>();
+    EXPECT_NEAR(norms[tensor].get<double>(), norm.get<double>(),
+                std::max(least, of_step(tolerance, 1).tensor_norm * norm.get<double>()))
         << name << " " << tensor;
   }
   const std::filesystem::path checkpoint = run / fmt::format("checkpoints/step-{}", metrics.steps.size());

@@ -77,12 +77,11 @@ inline std::vector<std::string> case_settings(const GoldenCase& c) {
   if (c.train.value("kind", "") == "lora") {
     const nlohmann::json adapter = read_json(c.folder / "adapter/adapter_config.json");
     const bool in_codes = std::filesystem::exists(c.folder / "quantised.safetensors");
-    const char* kind = in_codes ? "qlora" : adapter.value("use_dora", false) ? "dora" : "lora";
-    settings.insert(settings.end(),
-                    {std::string("adapter.kind=") + kind, "adapter.path=" + (c.folder / "adapter").string(),
-                     fmt::format("adapter.rank={}", adapter["r"].get<int64_t>()),
-                     fmt::format("adapter.alpha={}", adapter["lora_alpha"].get<double>()),
-                     fmt::format("adapter.rslora={}", adapter["use_rslora"].get<bool>())});
+    const std::string kind = std::string(in_codes ? "q" : "") + (adapter.value("use_dora", false) ? "dora" : "lora");
+    settings.insert(settings.end(), {"adapter.kind=" + kind, "adapter.path=" + (c.folder / "adapter").string(),
+                                     fmt::format("adapter.rank={}", adapter["r"].get<int64_t>()),
+                                     fmt::format("adapter.alpha={}", adapter["lora_alpha"].get<double>()),
+                                     fmt::format("adapter.rslora={}", adapter["use_rslora"].get<bool>())});
   }
   if (!has_experts(c)) return settings;
   set("aux_loss_coef", c.train.value("balance", "") == "global" ? "moe.global_aux_loss_coef" : "moe.aux_loss_coef");

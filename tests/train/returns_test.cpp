@@ -70,5 +70,17 @@ TEST(Returns, AdvantagesAreWhitenedOverAllTokensOfTheBatch) {
   EXPECT_NEAR(batches.of(2, 0).returns[0], 1 - 0.1 * 2, 1e-15);
 }
 
+TEST(Returns, AdvantagesStayWhereNothingWhitensThem) {
+  const testing::TempDir dir;
+  const RowOrder order = order_of(dir);
+  Recipe recipe = recipe_of();
+  recipe.objective.whiten_advantages = false;
+  BatchReturns batches(order, recipe);
+  const auto first = batches.of(0, 0), second = batches.of(0, 1);
+  EXPECT_NEAR(first.advantages[0], 0.17, 1e-15);
+  EXPECT_NEAR(first.advantages[1], 1.1, 1e-15);
+  EXPECT_NEAR(second.advantages[0], -1.25, 1e-15);
+}
+
 }  // namespace
 }  // namespace weft

@@ -67,6 +67,7 @@ struct Recipe {
     int64_t inner_updates = 1, group_size = 8;
     double clip_eps_low = 0.2, clip_eps_high = 0.2, kl_beta = 0;
     double gamma = 1, lambda = 0.95, value_clip = 0.2, value_coef = 0.5, kl_coef = 0.05;
+    bool whiten_advantages = true;
     LossNormalisation normalisation = LossNormalisation::token;
     int64_t max_completion_length = 0;  // of normalisation "constant", which needs it
     AdvantageStd advantage_std = AdvantageStd::sample;

@@ -31,8 +31,8 @@ bool is_of(ObjectiveKind objective, std::string_view setting) {
                      "max_completion_length", "advantage_std", "advantage_eps", "reference",
                      "precompute_ref_log_probs"});
     case ObjectiveKind::ppo:
-      return one_of(
-          {"inner_updates", "clip_eps_low", "clip_eps_high", "gamma", "lambda", "value_clip", "value_coef", "kl_coef"});
+      return one_of({"inner_updates", "clip_eps_low", "clip_eps_high", "gamma", "lambda", "whiten_advantages",
+                     "value_clip", "value_coef", "kl_coef"});
     case ObjectiveKind::kto:
       break;
   }
@@ -146,8 +146,6 @@ void refuse_unheeded(const Recipe& r, Refusals& refusals) {
   refusals.add_idle(dpo && ipo && o.label_smoothing > 0,
                     fmt::format("objective.label_smoothing = {}", o.label_smoothing),
                     "objective.loss_type = \"ipo\" has none", "objective.label_smoothing = 0");
-  refusals.add_idle(dpo && !ipo && o.average_logps, "objective.average_logps = true",
-                    "objective.loss_type = \"sigmoid\" takes sums", "objective.average_logps = false");
   const Recipe::Objective usual;
   const bool stored = r.train.objective == ObjectiveKind::distill && !o.teacher_logits.empty();
   refusals.add_idle(stored && !o.teacher.empty(), fmt::format("objective.teacher = \"{}\"", o.teacher),

@@ -20,7 +20,7 @@ class Dpo final : public Objective {
     Loss loss = Loss::sigmoid;
     double beta = 0.1;           // above 0
     double label_smoothing = 0;  // sigmoid: how likely a pair is the wrong way round; below 1/2
-    bool average_logps = false;  // ipo: each logp - ref in D is divided by the tokens of its completion
+    bool average_logps = false;  // each logp - ref in D is divided by the tokens of its completion
     int64_t num_pairs = 0;       // of a global batch
   };
   static constexpr int kSums = 3;  // of each sequence: logp, ref, tokens of the completion

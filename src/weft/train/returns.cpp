@@ -54,7 +54,7 @@ void BatchReturns::open(int64_t batch) {
     all_.returns.insert(all_.returns.end(), r.returns.begin(), r.returns.end());
     ends_.push_back(all_.returns.size());
   }
-  whiten(all_.advantages);
+  if (objective_.whiten_advantages) whiten(all_.advantages);
   open_ = batch;
 }
 

@@ -18,8 +18,8 @@ struct Returns {
 // return is A_t + V_t.                                                   Schulman et al. 2016, eq. 16; 2017, eq. 11
 Returns returns_of(const IdRows& rows, int64_t row, const Recipe::Objective& objective);
 
-// Those of every batch of a run, with advantages less their mean, divided by sqrt(var + 1e-8), over all tokens of the
-// batch (var of n - 1); each rank computes the whole batch. Borrows `order`.
+// Those of every batch of a run; with objective.whiten_advantages, advantages less their mean, divided by
+// sqrt(var + 1e-8), over all tokens of the batch (var of n - 1). Each rank computes the whole batch. Borrows `order`.
 class BatchReturns {
  public:
   BatchReturns(const RowOrder& order, const Recipe& recipe, const BatchPlace& place = {});

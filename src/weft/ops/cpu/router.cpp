@@ -102,7 +102,8 @@ void route_backward_of(const RouteBackward& op, Range tokens) {
     const Scores r(logits[i], n, op.routing.sigmoid);
     const int32_t* ids = op.ids.as<int32_t>() + i * k;
     float slope[kMostExperts];  // of p, then of s
-    float mean_p = 0, sum = float(op.routing.least_sum()), weighted = 0, mean_s = 0;
+    const auto least = float(op.routing.least_sum());
+    float mean_p = 0, sum = least, mean_s = 0;
     const float* of_sample = load[(b.first + i) / b.sample_tokens];
     for (int64_t e = 0; e < n; ++e) {
       slope[e] = load_scale * of_sample[e] + (whole != nullptr ? whole_scale * whole[e] : 0.0f);
@@ -110,9 +111,14 @@ void route_backward_of(const RouteBackward& op, Range tokens) {
     }
     if (r.sigmoid)
       for (int64_t e = 0; e < n; ++e) slope[e] = (slope[e] - mean_p) / r.sum;
-    for (int64_t j = 0; j < k; ++j) sum += r.s[ids[j]], weighted += dweights[i][j] * r.s[ids[j]];
+    for (int64_t j = 0; j < k; ++j) sum += r.s[ids[j]];
     for (int64_t j = 0; j < k; ++j) {
-      const float of_weight = op.routing.normalise ? (dweights[i][j] - weighted / sum) / sum : dweights[i][j];
+      float of_weight = dweights[i][j];
+      if (op.routing.normalise) {  // by differences, so that the only one of a token has none to the last bit
+        float apart = least * of_weight;
+        for (int64_t other = 0; other < k; ++other) apart += r.s[ids[other]] * (of_weight - dweights[i][other]);
+        of_weight = apart / sum / sum;
+      }
       slope[ids[j]] += float(op.routing.scale) * of_weight;
     }
     for (int64_t e = 0; e < n; ++e) mean_s += slope[e] * r.s[e];

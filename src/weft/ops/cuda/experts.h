@@ -120,15 +120,20 @@ struct RouterSlopes {
   WEFT_GPU void slopes(int64_t i) const {
     const TokenScores r(logits[i], logits.cols, routing.sigmoid);
     const int32_t* chosen = ids + i * k;
-    float mean_p = 0, total = routing.sigmoid ? float(kLeastSumOfScores) : 0.0f, weighted = 0, mean_s = 0;
+    const float least = routing.sigmoid ? float(kLeastSumOfScores) : 0.0f;
+    float mean_p = 0, total = least, mean_s = 0;
     for (int64_t e = 0; e < r.n; ++e) mean_p += of_share(i, e) * r.p(e);
-    for (int64_t j = 0; j < k; ++j) total += r.s(chosen[j]), weighted += dweights[i][j] * r.s(chosen[j]);
+    for (int64_t j = 0; j < k; ++j) total += r.s(chosen[j]);
+    const auto of_weight = [&](int64_t j) {
+      if (!routing.normalise) return dweights[i][j];
+      float apart = least * dweights[i][j];  // by differences, so that the only one of a token has none
+      for (int64_t other = 0; other < k; ++other) apart += r.s(chosen[other]) * (dweights[i][j] - dweights[i][other]);
+      return apart / total / total;
+    };
     const auto of_score = [&](int64_t e) {
       float ds = routing.sigmoid ? (of_share(i, e) - mean_p) / r.sum : of_share(i, e);
       for (int64_t j = 0; j < k; ++j)
-        if (chosen[j] == e)
-          ds +=
-              float(routing.scale) * (routing.normalise ? (dweights[i][j] - weighted / total) / total : dweights[i][j]);
+        if (chosen[j] == e) ds += float(routing.scale) * of_weight(j);
       return ds;
     };
     for (int64_t e = 0; e < r.n; ++e) mean_s += of_score(e) * r.s(e);

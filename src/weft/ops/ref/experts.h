@@ -108,12 +108,15 @@ void run(const RouteBackward& op, int) {
   for (int64_t i = 0; i < logits.rows; ++i) {
     const RouterScores<T> r = router_scores(logits[i], n, op.routing.sigmoid);
     const int32_t* ids = op.ids.as<int32_t>() + i * k;
-    T sum(op.routing.least_sum()), weighted(0);
-    for (int64_t j = 0; j < k; ++j) sum += r.s[size_t(ids[j])], weighted += dweights[i][j] * r.s[size_t(ids[j])];
+    T sum(op.routing.least_sum());
+    for (int64_t j = 0; j < k; ++j) sum += r.s[size_t(ids[j])];
     std::vector<T> ds(size_t(n), T(0)), dp(size_t(n), T(0));
-    for (int64_t j = 0; j < k; ++j)
-      ds[size_t(ids[j])] =
-          op.routing.scale * (op.routing.normalise ? dweights[i][j] / sum - weighted / (sum * sum) : dweights[i][j]);
+    for (int64_t j = 0; j < k; ++j) {
+      T apart = op.routing.least_sum() * dweights[i][j];
+      for (int64_t other = 0; other < k; ++other)
+        apart += r.s[size_t(ids[other])] * (dweights[i][j] - dweights[i][other]);
+      ds[size_t(ids[j])] = op.routing.scale * (op.routing.normalise ? apart / sum / sum : dweights[i][j]);
+    }
     for (int64_t e = 0; e < n; ++e)
       dp[size_t(e)] =
           b.load_scale * load[(b.first + i) / b.sample_tokens][e] + (whole ? b.whole_scale * whole[e] : T(0));
