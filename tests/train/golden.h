@@ -229,6 +229,10 @@ inline double tolerance_of(const GoldenTolerance& t, const std::string& term) {
   return t.deviation == nullptr ? least : std::max(least, 10 * t.deviation->value(term + "_absolute", 0.0));
 }
 
+// The share of tokens whose values rounding moves out of their bound, at most: of 100 traces one in ten had such a
+// token, one of twelve to thirty.
+constexpr double kRoundedOut = 0.1;
+
 // The losses beside cross-entropy of one step, and each expert's load in each layer: a line of metrics.jsonl beside the
 // trace's, as far as that has them. A dense model has none of them.
 inline void expect_golden_terms(const nlohmann::json& line, const nlohmann::json& step, const std::string& name,
@@ -245,7 +249,10 @@ inline void expect_golden_terms(const nlohmann::json& line, const nlohmann::json
     if (!step.contains(term)) continue;
     if (term == std::string("accuracy") && step["margin"] == 0) continue;  // all margins are 0 but for rounding
     ASSERT_TRUE(line.contains(term)) << name << " " << term << " step " << step["step"];
-    EXPECT_NEAR(line[term].get<double>(), step[term].get<double>(), tolerance_of(tolerance, term))
+    // In the trace a value within its bound may count: old + (value - old) rounds away from it.
+    const bool may_round = term == std::string("value_clip_fraction") && step[term] > line[term];
+    EXPECT_NEAR(line[term].get<double>(), step[term].get<double>(),
+                may_round ? kRoundedOut : tolerance_of(tolerance, term))
         << name << " " << term << " step " << step["step"];
   }
   if (!step.contains("expert_load")) return;
