@@ -410,7 +410,7 @@ TEST(RecipePhases, ALayoutOfItsOwnIsThatOfTheProcessesThatBeginThere) {
 
 TEST(RecipePhases, ALayoutThatCannotBeIsRefusedByName) {
   const std::string eight = "[[phase]]\nfrom_step = 10\nparallel.dp = 8\n";
-  EXPECT_SAYS(refusal_of(eight), "train.micro_batch_size x parallel.dp = 4 x 8");
+  EXPECT_SAYS(refusal_of(eight), "parallel.dp = 8 in steps 10 to 99: expected a divisor of");
   EXPECT_EQ(refusal_of(eight + "train.global_batch_size = 32\n"), "");
   EXPECT_SAYS(refusal_of("[[phase]]\nfrom_step = 10\nparallel.cp = 16\ntrain.seq_length = 32\n"),
               "must also fit to what the steps before them are evaluated with; ");
