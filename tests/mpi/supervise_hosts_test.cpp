@@ -70,5 +70,42 @@ TEST_F(SuperviseHosts, ARunWithTooFewSlotsIsRefused) {
   EXPECT_SAYS(run("train", two, "r").err, "is not among the hosts");
 }
 
+// A hostfile with more slots than the layout has ranks: what is left stands ready.
+TEST_F(SuperviseHosts, AHostTooManyIsASpareThatTakesThePlaceOfOneThatIsLost) {
+  WEFT_NEEDS_MPIRUN();
+  EXPECT_EQ(run("train", {"parallel.dp=2"}, "two").status, 0);
+  const std::string here = name_of_host();
+  // Ranks on the spare run here; those with the lost host do not begin, and it does not answer.
+  put_mpirun("case \"$*\" in *lost.invalid*) exit 1;; *\" -n 1 true\") exit 0;; esac\n" +
+             std::string("while [ \"$1\" != -n ]; do shift; done\nPATH=") + std::getenv("PATH") +
+             "\nexec mpirun --oversubscribe $(test $(id -u) = 0 && echo --allow-run-as-root) \"$@\"\n");
+  testing::spill(dir_ / "hosts", here + " slots=1\nlost.invalid slots=1\nspare.invalid slots=1\n");
+  const testing::Finished f = supervise(
+      "r", "", {"run.ranks=mpi", "parallel.dp=2", "fleet.poll_seconds=0", "--hosts", (dir_ / "hosts").string()});
+  ASSERT_EQ(f.status, 0) << f.err;
+  EXPECT_EQ(causes_of("r"), (std::vector<std::string>{"failed", "finished"}));
+  const auto started = events_of("r", "started"), layouts = events_of("r", "layout"), fleet = events_of("r", "fleet");
+  ASSERT_EQ(started.size(), 2u);
+  EXPECT_EQ(started[1]["ranks"], 2) << "no rank less";
+  ASSERT_EQ(layouts.size(), 1u);
+  EXPECT_EQ(layouts[0]["hosts"], here + ":1,spare.invalid:1");
+  EXPECT_EQ(fleet.back()["lost"], nlohmann::json{"lost.invalid"});
+  EXPECT_TRUE(events_of("r", "waiting").empty());
+  EXPECT_TRUE(weights_of("r") == weights_of("two"));
+}
+
+// One rank as a thread, and two as processes behind it.
+TEST_F(SuperviseHosts, APhaseMayHaveItsRanksAsProcesses) {
+  WEFT_NEEDS_MPIRUN();
+  EXPECT_EQ(run("train", {"train.numerics=invariant"}, "one").status, 0);
+  testing::spill(dir_ / "r.toml",
+                 testing::slurp(dir_ / "r.toml") + "[[phase]]\nfrom_step = 5\nparallel.dp = 2\nrun.ranks = \"mpi\"\n");
+  const testing::Finished f = supervise("r", "", {"train.numerics=invariant"});
+  ASSERT_EQ(f.status, 0) << f.err;
+  EXPECT_EQ(causes_of("r"), (std::vector<std::string>{"moved", "finished"}));
+  EXPECT_SAYS(f.err, "2 ranks as processes (MPI): dp 2");
+  EXPECT_TRUE(weights_of("r") == weights_of("one"));
+}
+
 }  // namespace
 }  // namespace weft

@@ -188,10 +188,10 @@ TEST(RecipePhases, ARampOfAPhaseEndsAtItsBatchOrItsLastStep) {
 }
 
 TEST(RecipePhases, WhatCannotChangeIsRefusedByNameWithWhatCan) {
-  const std::string error = refusal_of("[[phase]]\nfrom_step = 3\ntrain.precision = \"bf16\"\nparallel.dp = 2\n");
+  const std::string error = refusal_of("[[phase]]\nfrom_step = 3\ntrain.precision = \"bf16\"\nrun.threads = 2\n");
   EXPECT_SAYS(error,
               "r.toml:15:7: train.precision = \"bf16\" cannot change in a [[phase]]; these keys may: data.train");
-  EXPECT_SAYS(error, "parallel.dp = 2 cannot change");
+  EXPECT_SAYS(error, "run.threads = 2 cannot change");
   EXPECT_SAYS(refusal_of("[[phase]]\nfrom_step = 3\noptimizer.learning_rate = 1\n"), "did you mean optimizer.lr");
   EXPECT_SAYS(refusal_of("[[phase]]\nfrom_step = 3\noptimizer.lr = -1\n"),
               "optimizer.lr = -1: expected a number of at");
@@ -372,6 +372,62 @@ TEST(RecipePhases, WhatIsBehindARunMayNotChangeAndWhatIsBeforeItMay) {
   EXPECT_EQ(phase_differences(a, both, 10).size(), 1u);
   EXPECT_SAYS(phase_differences(none, a, 6)[0], "no such phase there");
   EXPECT_SAYS(phase_differences(a, none, 6)[0], "no such phase here");
+}
+
+TEST(RecipePhases, ALayoutOfItsOwnIsThatOfTheProcessesThatBeginThere) {
+  const Recipe r = parse(
+      "[parallel]\ndp = 2\n[[phase]]\nfrom_step = 10\noptimizer.lr = 1e-4\n[[phase]]\nfrom_step = 20\n"
+      "parallel.dp = 1\nparallel.pp = 2\nrun.ranks = \"mpi\"\n[[phase]]\nfrom_step = 30\nparallel.pp = 2\n[[phase]]\n"
+      "from_step = 40\nparallel.pp = 4\n");
+  const std::vector<PhaseSpan> spans = phase_spans(r);
+  ASSERT_EQ(spans.size(), 5u);
+  const int64_t from[] = {0, 0, 20, 20, 40}, pp[] = {1, 1, 2, 2, 4};
+  for (size_t i = 0; i < spans.size(); ++i) {
+    EXPECT_EQ(spans[i].layout_from, from[i]) << "what stays as it was is no other layout";
+    EXPECT_EQ(spans[i].recipe.parallel.pp, pp[i]);
+  }
+  EXPECT_SAYS(to_string(spans[2]), ", on pp 2");
+  EXPECT_TRUE(has_layouts(r));
+  EXPECT_TRUE(changes_layout_at(r, 20) && changes_layout_at(r, 40));
+  EXPECT_FALSE(changes_layout_at(r, 0) || changes_layout_at(r, 10) || changes_layout_at(r, 30));
+  EXPECT_EQ(in_layout_at(r, 19), r);
+  const Recipe second = in_layout_at(r, 20);
+  EXPECT_EQ(second.parallel.dp * 10 + second.parallel.pp, 12);
+  EXPECT_EQ(second.run.ranks, RanksKind::mpi);
+  EXPECT_EQ(layout_from(second), 20);
+  EXPECT_EQ(to_toml(second), to_toml(r)) << "a run's folder has the recipe as it was given";
+  EXPECT_EQ(in_layout_at(second, 0), r);
+  EXPECT_EQ(in_layout_at(second, 99).parallel.pp, 4);
+  // Where the process has another one than the phase says, it has it till the next layout.
+  Recipe narrow = second;
+  narrow.parallel.pp = 1;
+  const std::vector<PhaseSpan> narrowed = phase_spans(narrow);
+  const int64_t now[] = {1, 1, 1, 1, 4};
+  for (size_t i = 0; i < narrowed.size(); ++i) EXPECT_EQ(narrowed[i].recipe.parallel.pp, now[i]);
+  EXPECT_EQ(narrowed[0].recipe.parallel.dp, 2);
+  EXPECT_EQ(parse_recipe(to_toml(r), "again.toml", {}), r);
+}
+
+TEST(RecipePhases, ALayoutThatCannotBeIsRefusedByName) {
+  const std::string eight = "[[phase]]\nfrom_step = 10\nparallel.dp = 8\n";
+  EXPECT_SAYS(refusal_of(eight), "parallel.dp = 8 in steps 10 to 99: expected a divisor of");
+  EXPECT_EQ(refusal_of(eight + "train.global_batch_size = 32\n"), "");
+  EXPECT_SAYS(refusal_of("[[phase]]\nfrom_step = 10\nparallel.cp = 16\ntrain.seq_length = 32\n"),
+              "must also fit to what the steps before them are evaluated with; ");
+  EXPECT_SAYS(
+      refusal_of("[fleet]\navailable = \"echo 4\"\nmin_ranks = 1\n[[phase]]\nfrom_step = 10\nparallel.dp = 2\n"),
+      "here [[phase]] tables say what the layout is");
+  EXPECT_SAYS(refusal_of("[[phase]]\nfrom_step = 10\nparallel.dp = 2\ntrain.objective = \"dpo\"\n"
+                         "data.pairs = \"p.jsonl\"\n"),
+              "let the one begin a step behind the other");
+}
+
+TEST(RecipePhases, TheLayoutOfAPhaseThatHasBegunMayChange) {
+  const auto with = [](const std::string& layout) {
+    return parse("[[phase]]\nfrom_step = 10\noptimizer.lr = 1e-4\n" + layout);
+  };
+  EXPECT_TRUE(phase_differences(with("parallel.dp = 2\n"), with("parallel.pp = 2\n"), 20).empty());
+  EXPECT_TRUE(phase_differences(with("parallel.dp = 2\n"), with(""), 20).empty());
 }
 
 }  // namespace

@@ -10,6 +10,10 @@
 
 namespace weft {
 
+// In the environment of ranks: behind how many steps the layout begins that they have (in_layout_at), where phases
+// change it.
+inline constexpr const char* kStepsDone = "WEFT_STEPS_DONE";
+
 // One variable of the environment; none where it is not set.
 using Environment = std::function<std::optional<std::string>(const char* name)>;
 std::optional<std::string> environment(const char* name);

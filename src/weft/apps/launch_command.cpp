@@ -13,6 +13,7 @@
 #include "weft/base/is_there.h"
 #include "weft/base/json.h"
 #include "weft/plan/phase_plans.h"
+#include "weft/recipe/recipe_phases.h"
 #include "weft/train/room.h"
 
 namespace weft {
@@ -58,6 +59,10 @@ LaunchSpec launch_spec(const LaunchOptions& o) {
       throw ConfigError(fmt::format("the setting {}: scripts cannot have control characters", in_quotes(setting)));
   const Recipe recipe = read_recipe(o.recipe, o.overrides);
   check_supported(recipe);
+  if (has_layouts(recipe))
+    throw ConfigError(
+        "[[phase]] tables change the layout, and these scripts start one number of ranks; the nearest that works: "
+        "`weft supervise` within an allocation, or a script for each layout (docs/tune/phases.md)");
   LaunchSpec spec{.recipe = o.recipe,
                   .overrides = o.overrides,
                   .name = o.name.empty() ? job_name_of(recipe.run.dir) : o.name,

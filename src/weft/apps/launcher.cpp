@@ -52,7 +52,7 @@ std::vector<std::string> mpirun_command(const RanksJob& job) {
     add_hosts(job.hosts, all);
   else if (!job.launched.allocated)
     all.push_back("--oversubscribe");  // cores are shared by weft itself
-  for (const char* name : {kAttempt, kFaults, kCpuIsaVariable})
+  for (const char* name : {kAttempt, kFaults, kCpuIsaVariable, kStepsDone})
     if (environment(name)) all.insert(all.end(), {"-x", name});
   all.insert(all.end(), {"-x", kHasLauncher, "-n", std::to_string(job.ranks)});
   all.insert(all.end(), job.command.begin(), job.command.end());

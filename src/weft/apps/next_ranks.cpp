@@ -19,7 +19,7 @@ RanksOnHost ranks_led_from_here(const LayoutPlan& plan, const Recipe& layout, co
 std::string why_it_cannot(const Recipe& layout, const std::vector<Host>& hosts, const HostMemory& memory, bool force) {
   try {
     const Machine machine = machine_to_plan_for(layout);
-    const std::vector<PlannedSpan> phases = plan_phases(layout, *machine.workspace_model);
+    const std::vector<PlannedSpan> phases = on_this_layout(plan_phases(layout, *machine.workspace_model), layout);
     if (force || layout.run.backend == BackendKind::cuda) return "";
     const LayoutPlan& plan = *largest_of(phases).layout;
     const HostNeed need = need_on_host(plan, ranks_led_from_here(plan, layout, hosts));

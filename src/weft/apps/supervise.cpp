@@ -15,6 +15,7 @@
 #include "weft/apps/next_ranks.h"
 #include "weft/base/error.h"
 #include "weft/plan/layout.h"
+#include "weft/recipe/recipe_phases.h"
 #include "weft/records/clock.h"
 #include "weft/train/checkpoint_folders.h"
 #include "weft/train/run_access.h"
@@ -44,10 +45,12 @@ class Supervisor {
     Attempts attempts(o_.attempts);
     for (int number = 1;; ++number) {
       const std::vector<fs::path> before = checkpoint_folders(run_);
+      begin_layout(step_of_last(before));
       if (!settle_ranks(number > 1)) return stop_between();
       tell_start(number, step_of_last(before));
-      const AttemptEnd end = run_attempt(spec(number), limits_, requests_);
+      AttemptEnd end = run_attempt(spec(number), limits_, requests_);
       const std::vector<fs::path> now = checkpoint_folders(run_);
+      end.to_move = end.to_move || (has_new(before, now) && changes_layout_at(recipe_, end.last.step));
       const int64_t after = step_of_last(now);
       const Attempts::Verdict verdict = attempts.judge(end, has_new(before, now));
       tell_end(number, end, after);
@@ -70,6 +73,18 @@ class Supervisor {
   static bool has_new(const std::vector<fs::path>& before, const std::vector<fs::path>& now) {
     return std::any_of(now.begin(), now.end(),
                        [&](const fs::path& p) { return std::find(before.begin(), before.end(), p) == before.end(); });
+  }
+  // Of the phase with which the run goes on.
+  void begin_layout(int64_t steps_done) {
+    Recipe now = in_layout_at(recipe_, steps_done);
+    if (now == recipe_) return;
+    recipe_ = std::move(now);
+    ranks_.reset();
+    const std::string words = words_of_layout(recipe_);
+    const std::string why = fmt::format("of the phase with step {}", steps_done);
+    const auto ranks = int64_t(mesh_sizes_of(recipe_).world());
+    events_.add("layout", {{"ranks", ranks}, {"layout", words}, {"hosts", ""}, {"reason", why}});
+    say(fmt::format("{}, it has {} rank{} as {}", why, ranks, ranks == 1 ? "" : "s", words));
   }
   static void say(const std::string& line) { std::cerr << "weft supervise: " << line << std::endl; }
   std::function<bool()> asked() {
@@ -158,7 +173,9 @@ class Supervisor {
     nlohmann::json start{{"attempt", number}, {"newest_step", newest}};
     start["ranks"] = ranks_ ? ranks_->layout.ranks : int64_t(mesh_sizes_of(recipe_).world());
     const bool is_own = !ranks_ || ranks_->layout.recipe == recipe_;
-    start["layout"] = is_own ? "" : words_of_layout(ranks_->layout.recipe);
+    start["layout"] = is_own && !recipe_.layout_now ? ""
+                      : !ranks_                     ? words_of_layout(recipe_)
+                                                    : words_of_layout(ranks_->layout.recipe);
     events_.add("started", start);
   }
   void tell_end(int number, const AttemptEnd& end, int64_t saved) {
@@ -185,7 +202,7 @@ class Supervisor {
   }
 
   const SuperviseOptions& o_;
-  const Recipe recipe_;
+  Recipe recipe_;  // in the layout of the attempt
   const fs::path run_;
   EventLog events_;
   const SectionLimits limits_;

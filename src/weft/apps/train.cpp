@@ -30,7 +30,10 @@
 #include "weft/history/program_id.h"
 #include "weft/models/hf_config.h"
 #include "weft/plan/phase_plans.h"
+#include "weft/recipe/recipe_phases.h"
 #include "weft/records/clock.h"
+#include "weft/train/checkpoint_folders.h"
+#include "weft/train/checkpoint_state.h"
 #include "weft/train/room.h"
 #include "weft/train/run_access.h"
 #include "weft/train/run_data.h"
@@ -89,7 +92,9 @@ const char* name_of_samples(const Recipe& r) {
 }
 
 std::string header(const Recipe& whole, const Machine& machine, const RunPlan& plan) {
-  const Recipe r = without_phases(whole);
+  Recipe r = without_phases(whole);
+  r.parallel = whole.parallel;
+  r.run.ranks = whole.run.ranks;
   return format_header("weft train",
                        {{"model", model_text(r, plan.memory.arithmetic)},
                         {"machine", machine.description},
@@ -190,7 +195,8 @@ struct TrainedAs {
 // What the first rank judges, says and writes before the run begins.
 RunLock begin_run(const Recipe& recipe, const Machine& machine, const std::vector<PlannedSpan>& phases,
                   const TrainedAs& as) {
-  const RunPlan& plan = largest_of(phases).layout->run;
+  const std::vector<PlannedSpan> here = on_this_layout(phases, recipe);
+  const RunPlan& plan = largest_of(here).layout->run;
   const RunData& rows = as.rows;
   const RunTokenizer tokenizer = judge_tokenizers(recipe, plan, rows);
   say_notes(recipe, plan);
@@ -257,7 +263,7 @@ class AttemptRecord {
 int train(const Recipe& recipe, const RankProcess& process, const TrainOptions& options, const TrainedAs& as) {
   const Machine machine = machine_for(recipe, int(process.here.size()));
   const std::vector<PlannedSpan> phases = plan_phases(recipe, *machine.workspace_model);
-  for_each_plan(phases, [&](const Recipe& of_steps, const LayoutPlan& layout) {
+  for_each_plan(on_this_layout(phases, recipe), [&](const Recipe& of_steps, const LayoutPlan& layout) {
     if (process.here.empty()) require_room(machine, layout);
     if (!options.force) require_room_on_host(of_steps, machine, layout, process);
   });
@@ -325,8 +331,9 @@ std::vector<Host> hosts_for(const Recipe& recipe, int world) {
 // What can be refused is refused before there is a process.
 int start_ranks(const Recipe& recipe, const Launched& launched, const TrainOptions& options) {
   const Machine machine = machine_to_plan_for(recipe);
-  const std::vector<PlannedSpan> phases = plan_phases(recipe, *machine.workspace_model);
+  const std::vector<PlannedSpan> phases = on_this_layout(plan_phases(recipe, *machine.workspace_model), recipe);
   const int world = mesh_sizes_of(recipe).world();
+  ::setenv(kStepsDone, std::to_string(layout_from(recipe)).c_str(), 1);
   RanksJob job{.ranks = world,
                .command = this_command(),
                .launched = launched,
@@ -402,8 +409,18 @@ IslandSetup island_setup(const TrainOptions& options, const Recipe& recipe, bool
   return setup;
 }
 
-int train_launched(const TrainOptions& options, const Launched& launched) {
+// In the layout of the phase with which it goes on. Ranks that this program has started are told it.
+Recipe read_recipe_to_go_on(const TrainOptions& options, const Launched& launched) {
   const Recipe recipe = read_recipe(options.recipe, options.overrides, launched.rank == 0);
+  if (!has_layouts(recipe)) return recipe;
+  if (const auto told = environment(kStepsDone)) return in_layout_at(recipe, std::atoll(told->c_str()));
+  const std::filesystem::path from = options.from;
+  if (!from.empty()) return in_layout_at(recipe, is_there(from / "weft" / "state.json") ? read_progress(from).step : 0);
+  return in_layout_at(recipe, steps_of_newest(recipe.run.dir));
+}
+
+int train_launched(const TrainOptions& options, const Launched& launched) {
+  const Recipe recipe = read_recipe_to_go_on(options, launched);
   const FileModes modes(recipe.run.is_private);
   if (recipe.run.supervise && !environment(kHeartbeatFile) && !environment(kHasLauncher)) return supervise_run(options);
   if (recipe.adapter.kind != AdapterKind::none && recipe.model.init == InitChoice::random)

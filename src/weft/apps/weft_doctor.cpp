@@ -68,7 +68,7 @@ HealthFinding check_mpi() {
 DoctorNeeds needs_of(const Recipe& recipe) {
   const Machine machine = machine_to_plan_for(recipe);
   const std::vector<PlannedSpan> phases = plan_phases(recipe, *machine.workspace_model);
-  const LayoutPlan& layout = *largest_of(phases).layout;
+  const LayoutPlan& layout = *largest_of(on_this_layout(phases, recipe)).layout;
   const RunPlan& plan = layout.run;
   const CheckpointBytes one = checkpoint_bytes(plan.model, *plan.optimizer, plan.step.precision.stat);
   const bool are_processes = recipe.run.ranks == RanksKind::mpi;

@@ -11,7 +11,7 @@ namespace weft {
 namespace {
 
 bool same_size(const Recipe& a, const Recipe& b) {
-  return a.train.objective == b.train.objective && a.objective == b.objective &&
+  return a.parallel == b.parallel && a.train.objective == b.train.objective && a.objective == b.objective &&
          a.data.valid.empty() == b.data.valid.empty() && a.train.global_batch_size == b.train.global_batch_size &&
          a.train.micro_batch_size == b.train.micro_batch_size && a.train.seq_length == b.train.seq_length;
 }
@@ -45,6 +45,13 @@ std::vector<PlannedSpan> plan_phases(const Recipe& recipe, const WorkspaceModel&
     all.push_back({std::move(span), std::move(layout)});
   }
   return all;
+}
+
+std::vector<PlannedSpan> on_this_layout(const std::vector<PlannedSpan>& spans, const Recipe& recipe) {
+  std::vector<PlannedSpan> here;
+  for (const PlannedSpan& span : spans)
+    if (span.span.layout_from == layout_from(recipe)) here.push_back(span);
+  return here;
 }
 
 const PlannedSpan& largest_of(const std::vector<PlannedSpan>& spans) {

@@ -17,6 +17,9 @@ struct PlannedSpan {
 // Throws as plan_layout, of the first phase that cannot run; its name begins the message.
 std::vector<PlannedSpan> plan_phases(const Recipe& recipe, const WorkspaceModel& workspace);
 
+// Those on the layout with which a process of this recipe begins: the others are for the processes that come after it.
+std::vector<PlannedSpan> on_this_layout(const std::vector<PlannedSpan>& spans, const Recipe& recipe);
+
 // Of the step that takes most memory on a rank.
 const PlannedSpan& largest_of(const std::vector<PlannedSpan>& spans);
 

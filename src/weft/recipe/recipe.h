@@ -169,6 +169,16 @@ struct Recipe {
     bool operator==(const Phase&) const = default;
   };
   std::vector<Phase> phases = {};
+  // Where a run whose phases have layouts of their own has begun another one: `parallel` and run.ranks are those of the
+  // steps from `first_step` on, as far as they are alike (in_layout_at); and here is what the recipe says in their
+  // place. No key: to_toml prints what the recipe says.
+  struct LayoutNow {
+    int64_t first_step = 0;
+    Parallel stated = {};
+    RanksKind stated_ranks = RanksKind::local;
+    bool operator==(const LayoutNow&) const = default;
+  };
+  std::optional<LayoutNow> layout_now = {};
   bool operator==(const Recipe&) const = default;
 };
 

@@ -171,6 +171,20 @@ class Parser {
       }
       if (!problems_.empty()) return;
     }
+    check_layouts(phase_spans(recipe));
+  }
+
+  // A process that begins a layout reads what the steps before it have left.
+  void check_layouts(const std::vector<PhaseSpan>& spans) {
+    for (size_t i = 1; i < spans.size(); ++i) {
+      if (spans[i].layout_from == spans[i - 1].layout_from) continue;
+      for (const Conflict& c : conflicts(on_layout_of(spans[i - 1].recipe, spans[i].recipe)))
+        add(phase_places_[size_t(spans[i].phase - 1)],
+            fmt::format("the layout of steps {} to {} must also fit to what the steps before them are evaluated with; "
+                        "{}: expected {}{}",
+                        spans[i].first_step, spans[i].end_step - 1, c.key, c.expected,
+                        c.nearest.empty() ? "" : "; the nearest that works: " + c.nearest));
+    }
   }
 
   void read_phases(const toml::node& node, const Place& where) {

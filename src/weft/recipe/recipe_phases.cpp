@@ -32,6 +32,7 @@ constexpr std::string_view kPhaseKeys[] = {"data.train",
                                            "optimizer.lr_decay_iters",
                                            "optimizer.lr_wsd_decay_iters",
                                            "optimizer.lr_scaling"};
+constexpr std::string_view kLayoutSection = "parallel.", kLayoutKey = "run.ranks";
 constexpr std::string_view kPhaseSection = "objective.";   // all of which may change too ...
 constexpr std::string_view kOfTheRun = "objective.top_k";  // ... but this
 constexpr int64_t kMostRampSteps = 1024;                   // of one ramp
@@ -40,6 +41,15 @@ constexpr size_t kMostPhases = 256;
 bool sets(const Recipe::Phase& phase, std::string_view key) {
   return std::any_of(phase.settings.begin(), phase.settings.end(), [&](const auto& s) { return s.first == key; });
 }
+
+bool is_layout_key(std::string_view key) { return key.starts_with(kLayoutSection) || key == kLayoutKey; }
+
+bool sets_layout(const Recipe::Phase& phase) {
+  return std::any_of(phase.settings.begin(), phase.settings.end(),
+                     [](const auto& s) { return is_layout_key(s.first); });
+}
+
+bool same_layout(const Recipe& a, const Recipe& b) { return a.parallel == b.parallel && a.run.ranks == b.run.ranks; }
 
 // Whether it says anything of the learning rate's schedule, which then begins anew.
 bool sets_schedule(const Recipe::Phase& phase) {
@@ -179,6 +189,7 @@ PhaseSpan following(const PhaseSpan& before, const Recipe::Phase& phase, int num
     o.lr_warmup_iters = o.lr_decay_iters = o.lr_wsd_decay_iters = 0;
   }
   begin_phase(r, phase, run);
+  if (sets_layout(phase) && !same_layout(before.recipe, r)) span.layout_from = phase.from_step;
   const bool begins = r.train.objective != before.recipe.train.objective && has_reference(r.train.objective);
   if (begins || sets(phase, "objective.reference") || !has_reference(r.train.objective)) span.own_reference = 0;
   if (begins && !sets(phase, "objective.reference")) {
@@ -246,6 +257,15 @@ std::optional<std::string> cut_ramp_problem(const Recipe& before, int64_t first_
       batch, before.train.global_batch_size, end);
 }
 
+std::string words_of_axes(const Recipe::Parallel& p) {
+  std::string text;
+  const std::pair<const char*, int64_t> axes[] = {{"dp", p.dp}, {"tp", p.tp}, {"pp", p.pp},
+                                                  {"cp", p.cp}, {"ep", p.ep}, {"ZeRO stage", p.zero_stage}};
+  for (const auto& [axis, size] : axes)
+    if (size > int64_t(axis[0] != 'Z')) text += fmt::format("{}{} {}", text.empty() ? "" : ", ", axis, size);
+  return text.empty() ? "one rank" : text;
+}
+
 std::string name_of_phase(const Recipe::Phase& phase) {
   return fmt::format("the [[phase]] with from_step = {}", phase.from_step);
 }
@@ -299,10 +319,23 @@ std::optional<std::string> setting_problem(const Recipe& before, const Recipe& r
     return "data.valid_fraction would hold out other samples in each phase, and train on those of another; name files "
            "in data.valid in its place";
   if (data && !r.data.loss_mask.empty()) return "data.loss_mask belongs to the one file of data.train; leave it out";
+  if (is_layout_key(key) && sets(phase, "train.objective"))
+    return "another objective begins with what the steps before it have in memory, and another layout with a "
+           "checkpoint; let the one begin a step behind the other";
   const bool of_rates_alone = key == "optimizer.lr_scaling" && value != "\"sqrt_adam\"";
   if (of_rates_alone && sets(phase, "optimizer.lr") && !sets(phase, "train.rampup_batch_size"))
     return "it has no effect in a phase that says optimizer.lr itself; leave one of them out";
   return {};
+}
+
+// What a supervisor may make of a layout is said by the phases then.
+std::optional<std::string> fleet_problem(const Recipe& r) {
+  if (std::none_of(r.phases.begin(), r.phases.end(), sets_layout)) return {};
+  const Recipe::Fleet none;
+  const auto& f = r.fleet;
+  if (f.min_ranks == 0 && f.max_ranks == 0 && f.may_change == none.may_change && f.cluster.empty()) return {};
+  return "fleet.min_ranks, fleet.max_ranks, fleet.may_change and fleet.cluster choose among layouts, and here "
+         "[[phase]] tables say what the layout is; leave the ones out or the others";
 }
 
 // Which results a task has is known when its questions are read (RunTasks); which task it is, already here.
@@ -318,12 +351,13 @@ std::optional<std::string> requirement_problem(const Recipe& r, const std::strin
 }  // namespace
 
 bool is_phase_key(std::string_view key) {
-  return key.starts_with(kPhaseSection) ||
+  return key.starts_with(kPhaseSection) || is_layout_key(key) ||
          std::find(std::begin(kPhaseKeys), std::end(kPhaseKeys), key) != std::end(kPhaseKeys);
 }
 
 std::string phase_keys_text() {
-  return fmt::format("{}, and all of [objective] but top_k", fmt::join(kPhaseKeys, ", "));
+  return fmt::format("{}, {}, all of [parallel], and all of [objective] but top_k", fmt::join(kPhaseKeys, ", "),
+                     kLayoutKey);
 }
 
 bool has_head(ObjectiveKind objective, ModelHead head) {
@@ -347,7 +381,7 @@ bool changes_heads(const Recipe& before, const Recipe& now) {
 bool has_phases(const Recipe& r) { return !r.phases.empty() || !r.train.rampup_batch_size.empty(); }
 
 std::vector<PhaseSpan> phase_spans(const Recipe& recipe) {
-  PhaseSpan now{.end_step = recipe.train.train_iters, .recipe = recipe};
+  PhaseSpan now{.end_step = recipe.train.train_iters, .recipe = as_stated(recipe)};
   now.recipe.phases.clear();
   std::vector<PhaseSpan> spans;
   for (size_t i = 0; i <= recipe.phases.size(); ++i) {
@@ -358,6 +392,8 @@ std::vector<PhaseSpan> phase_spans(const Recipe& recipe) {
   }
   set_averages(spans, recipe.optimizer);
   for (PhaseSpan& span : spans) {
+    if (recipe.layout_now && span.layout_from == recipe.layout_now->first_step)
+      span.recipe.parallel = recipe.parallel, span.recipe.run.ranks = recipe.run.ranks;
     if (span.recipe.data.valid.empty() && span.recipe.data.valid_fraction == 0) span.recipe.train.eval_interval = 0;
     if (span.phase > 0 && !reads_tokens(span.recipe.train.objective)) span.recipe.train.eval_iters = 0;  // all are read
     auto& p = span.recipe.parallel;
@@ -368,6 +404,46 @@ std::vector<PhaseSpan> phase_spans(const Recipe& recipe) {
     if (!has_frozen_model(span.recipe)) span.recipe.parallel.frozen_ep = span.recipe.parallel.frozen_shard_size = 0;
   }
   return spans;
+}
+
+bool has_layouts(const Recipe& recipe) { return phase_spans(recipe).back().layout_from > 0; }
+
+bool changes_layout_at(const Recipe& recipe, int64_t step) {
+  const std::vector<PhaseSpan> spans = phase_spans(recipe);
+  return step > 0 && std::any_of(spans.begin(), spans.end(), [&](const auto& s) { return s.layout_from == step; });
+}
+
+Recipe in_layout_at(const Recipe& recipe, int64_t steps_done) {
+  Recipe here = as_stated(recipe);
+  const Recipe stated = here;
+  for (const PhaseSpan& span : phase_spans(stated)) {
+    if (span.first_step > steps_done || span.layout_from == 0) continue;
+    here.layout_now = {span.layout_from, stated.parallel, stated.run.ranks};
+    here.parallel = span.recipe.parallel;
+    here.run.ranks = span.recipe.run.ranks;
+  }
+  return here;
+}
+
+int64_t layout_from(const Recipe& recipe) { return recipe.layout_now ? recipe.layout_now->first_step : 0; }
+
+Recipe as_stated(const Recipe& recipe) {
+  Recipe stated = recipe;
+  if (!recipe.layout_now) return stated;
+  stated.parallel = recipe.layout_now->stated;
+  stated.run.ranks = recipe.layout_now->stated_ranks;
+  stated.layout_now.reset();
+  return stated;
+}
+
+Recipe on_layout_of(const Recipe& before, const Recipe& next) {
+  Recipe made = before;
+  made.parallel = next.parallel;
+  made.run.ranks = next.run.ranks;
+  if (!reads_tokens(before.train.objective)) return made;  // rows are read batch by batch
+  made.train.global_batch_size = next.train.global_batch_size;
+  made.train.micro_batch_size = next.train.micro_batch_size;
+  return made;
 }
 
 std::string name_of(const PhaseSpan& span) {
@@ -391,6 +467,7 @@ std::string to_string(const PhaseSpan& span) {
   if (span.decay_factor != 1)
     text += fmt::format("; adam_beta1 {:.6g}, adam_beta2 {:.6g}, adam_eps {:.4g}, with 1 - beta x {:.4g}",
                         r.optimizer.adam_beta1, r.optimizer.adam_beta2, r.optimizer.adam_eps, span.decay_factor);
+  if (span.layout_from > 0) text += fmt::format(", on {}", words_of_axes(r.parallel));
   if (span.lr_first_step > 0) text += fmt::format(", its schedule counted from step {}", span.lr_first_step);
   return text;
 }
@@ -406,6 +483,7 @@ std::vector<PhaseProblem> phase_problems(const Recipe& r) {
     all.push_back({-1, fmt::format("{} [[phase]] tables: expected at most {}; a batch that grows in many steps is "
                                    "train.rampup_batch_size",
                                    r.phases.size(), kMostPhases)});
+  if (const auto problem = fleet_problem(r)) all.push_back({-1, *problem});
   int64_t before = 0;
   Recipe values = r;
   for (size_t i = 0; i < r.phases.size(); ++i) {
@@ -452,6 +530,11 @@ bool has_idle_lr_scaling(const Recipe& r) {
 Recipe without_phases(const Recipe& recipe) { return phase_spans(recipe)[0].recipe; }
 
 std::vector<std::string> phase_differences(const Recipe& there, const Recipe& here, int64_t steps_done) {
+  // The layout may change, as that of the whole run.
+  const auto without_layout = [](Recipe::Phase phase) {
+    std::erase_if(phase.settings, [](const auto& s) { return is_layout_key(s.first); });
+    return phase;
+  };
   const auto text_of = [](const Recipe::Phase* phase) -> std::string {
     if (phase == nullptr) return "no such phase";
     std::string text = phase->require.empty() ? "" : fmt::format("require = {}", fmt::join(phase->require, " and "));
@@ -468,7 +551,9 @@ std::vector<std::string> phase_differences(const Recipe& there, const Recipe& he
     for (const Recipe::Phase& phase : r->phases) {
       const Recipe::Phase *a = find(there, phase.from_step), *b = find(here, phase.from_step);
       const bool told = r == &here && a != nullptr;  // with the other's
-      if (phase.from_step >= steps_done || told || (a != nullptr && b != nullptr && *a == *b)) continue;
+      if (phase.from_step >= steps_done || told ||
+          (a != nullptr && b != nullptr && without_layout(*a) == without_layout(*b)))
+        continue;
       all.push_back(fmt::format("{}, which has begun (the run has done {} steps): {} there, {} here",
                                 name_of_phase(phase), steps_done, text_of(a), text_of(b)));
     }

@@ -43,11 +43,28 @@ struct PhaseSpan {
   // From this step on the weights are the reference of the objective, and objective.reference is the checkpoint that
   // the run keeps of them; 0: they are not, and the run begins with its reference, or names it.
   int64_t own_reference = 0;
+  // The step from which the layout is as it is here, by the last phase that has said another one; 0: since the first.
+  int64_t layout_from = 0;
   Recipe recipe;  // with the values of these steps, without phases
 };
 // All of a run, in the order of the steps; of a recipe without phases one, which is the recipe. The recipe has been
 // judged (parse_recipe).
 std::vector<PhaseSpan> phase_spans(const Recipe& recipe);
+
+// Layouts that phases change: of [parallel], and run.ranks.
+
+bool has_layouts(const Recipe& recipe);
+// Whether a phase that begins with this step has another layout than the steps before it.
+bool changes_layout_at(const Recipe& recipe, int64_t step);
+// The recipe of a process that goes on behind so many steps: its layout is that of the next one (Recipe::layout_now).
+Recipe in_layout_at(const Recipe& recipe, int64_t steps_done);
+// The step from which a process of this recipe has its layout.
+int64_t layout_from(const Recipe& recipe);
+// Without that: as it was read.
+Recipe as_stated(const Recipe& recipe);
+// What a process that begins with `next` has of the steps before it, none of which it trains: their checkpoint, their
+// data and their evaluation, on its own layout.
+Recipe on_layout_of(const Recipe& before, const Recipe& next);
 
 // "phase 1, steps 100 to 199", with which the following begins and messages about its data do.
 std::string name_of(const PhaseSpan& span);

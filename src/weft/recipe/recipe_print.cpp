@@ -4,6 +4,7 @@
 #include "weft/base/json.h"
 #include "weft/recipe/islands.h"
 #include "weft/recipe/recipe_keys.h"
+#include "weft/recipe/recipe_phases.h"
 
 namespace weft {
 namespace {
@@ -48,7 +49,7 @@ std::string remark(const KeyHelp& key) {
 }  // namespace
 
 std::string to_toml(const Recipe& recipe) {
-  Recipe copy = recipe;
+  Recipe copy = as_stated(recipe);
   std::string text, section;
   for (const RecipeKey& key : recipe_keys(copy)) {
     if (key.section() != section) {

@@ -108,7 +108,7 @@ class TunedRun {
     Trainer::Setup own = trainer_setup(setup_, mesh_, signs_);
     own.data = &data_;
     own.references = references_;
-    own.phases = {&span, false, &found_, carried_ ? &*carried_ : nullptr};
+    own.phases = {.span = &span, .found = &found_, .carried = carried_ ? &*carried_ : nullptr};
     Trainer trainer(plan_of_rank(recipe, *setup_.machine.workspace_model, *mesh_.world), own);
     const RunEnd end = trainer.run();
     if (end == RunEnd::span_done) carried_.emplace(trainer.take_carried());

@@ -143,6 +143,11 @@ std::vector<fs::path> checkpoint_folders(const fs::path& run) {
   return found;
 }
 
+int64_t steps_of_newest(const fs::path& run) {
+  const std::vector<fs::path> all = checkpoint_folders(run);
+  return all.empty() ? 0 : step_of(all.back());
+}
+
 FoundCheckpoint find_checkpoint(const fs::path& run, CheckpointPart part, Communicator& ranks, int num_threads) {
   return Search(run, ranks).find(part, num_threads);
 }

@@ -28,6 +28,9 @@ int64_t step_of(const std::filesystem::path& folder);
 // All of that name, oldest first, whether they are whole or not.
 std::vector<std::filesystem::path> checkpoint_folders(const std::filesystem::path& run);
 
+// Of the newest of these; 0: there is none.
+int64_t steps_of_newest(const std::filesystem::path& run);
+
 struct FoundCheckpoint {
   std::optional<std::filesystem::path> path;  // none: the run has none
   std::vector<std::string> notes;             // for the user: what was passed over, what could not be checked

@@ -81,6 +81,7 @@ Trainer::Trainer(RunPlan plan, const Setup& setup)
       recipe_(setup.phases.span ? setup.phases.span->recipe : setup.recipe),
       span_(setup.phases.span ? std::optional(*setup.phases.span) : std::nullopt),
       keeps_end_(setup.phases.keeps_end),
+      ends_layout_(setup.phases.ends_layout),
       islands_(setup.islands != nullptr ? setup.islands->settings : Islands()),
       machine_(setup.machine),
       stop_(setup.stop),
@@ -302,8 +303,9 @@ RunEnd Trainer::run() {
     enter(RunSection::setup);
     return RunEnd::rebalanced;
   }
-  if (step_ == end_step() && step_ < recipe_.train.train_iters && !stopped()) {
-    require_results();
+  const bool goes_on = step_ == end_step() && step_ < recipe_.train.train_iters && !stopped();
+  if (goes_on) require_results();
+  if (goes_on && !ends_layout_) {
     if (keeps_end_) save(true);
     enter(RunSection::setup);
     return RunEnd::span_done;
@@ -319,6 +321,9 @@ RunEnd Trainer::run() {
   tell_of_rate();
   if (leads()) {
     records_->finish(recipe_.run.dir);
+    if (goes_on)
+      records_->note(
+          fmt::format("step {}: the next phase has another layout; the same command goes on with it", step_));
     for (const auto& best : best_checkpoints(recipe_.run.dir, recipe_.checkpoint.keep_best > 0 ? 1 : 0))
       records_->note(fmt::format("best held-out loss: {:.4f}, of {}", best.held_out.loss, best.path.string()));
   }

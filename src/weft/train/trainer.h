@@ -103,6 +103,7 @@ class Trainer {
     struct {
       const RunSpan* span = nullptr;           // the steps that it trains, with their values; `recipe` is that of all
       bool keeps_end = false;                  // is a checkpoint needed of the weights behind them
+      bool ends_layout = false;                // the next ones have another layout: the run saves, and stops there
       const FoundCheckpoint* found = nullptr;  // where the run goes on; it has been checked
       CarriedRun* carried = nullptr;           // in place of that, from the span before; taken
     } phases = {};
@@ -216,7 +217,7 @@ class Trainer {
   // are equal.
   Recipe whole_, recipe_;
   const std::optional<RunSpan> span_;
-  const bool keeps_end_;
+  const bool keeps_end_, ends_layout_;
   const Islands islands_;  // not joined: the run is no island
   const Machine machine_;
   const std::atomic<bool>& stop_;
