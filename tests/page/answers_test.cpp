@@ -360,10 +360,13 @@ TEST_F(Page, IsWholeWhateverAFolderHolds) {
   ASSERT_EQ(::mkfifo((links / "attempts.jsonl").c_str(), 0600), 0);
   ASSERT_EQ(::mkfifo((links / "grad_norms.jsonl").c_str(), 0600), 0);
   ASSERT_EQ(::mkfifo((links / "weight_norms.jsonl").c_str(), 0600), 0);
+  for (const char* file : {"traffic.json", "trace.json", "samples.jsonl"})
+    ASSERT_EQ(::mkfifo((links / file).c_str(), 0600), 0);
 
   LivePage page(watched({run, links}));
   for (const char* number : {"0", "1"})
-    for (const char* path : {"/api/runs", "/api/run", "/api/names", "/api/heat", "/api/plan"})
+    for (const char* path :
+         {"/api/runs", "/api/run", "/api/names", "/api/heat", "/api/traffic", "/api/trace", "/api/plan"})
       EXPECT_EQ(page.answer(path, {{"run", number}}).status, 200) << path;
   for (const MapKind& kind : kMapKinds)
     EXPECT_EQ(page.answer("/api/heat", {{"run", "1"}, {"of", std::string(kind.key)}}).status, 200) << kind.key;

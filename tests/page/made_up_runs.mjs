@@ -106,7 +106,7 @@ export class MadeUpRun {
     return { ...this.line(), now: NOW, reason: this.reason, eta_s: this.eta_s(), began: this.began, last_record: this.state === "running" ? NOW - 1 : NOW - 61, machine: "AMD EPYC 9654, 96 cores", host: "node-1", weft: "0.1.0", ranks: this.world, launcher: "threads",
       layout: this.layout, latest: this.record(), held_out: last, best_held_out: best && { step: best.step, loss: best.loss }, tasks: this.tasks ?? [],
       speed: { steps, tokens_per_s: (this.tokens * steps) / recent.step_s, step_time_s: recent.step_s / steps, mfu: 0.43 }, time: this.times(Math.min(this.step, 2000)), time_recent: recent,
-      memory: { used_bytes: this.memory }, price: { per_hour: 32, so_far: (32 * (NOW - this.began)) / 3600, currency: null }, loaded: 1, running_s: NOW - this.began, attempts: this.attempts, events: this.events, checkpoints: this.checkpoints(),
+      memory: { used_bytes: this.memory }, price: { per_hour: 32, so_far: (32 * (NOW - this.began)) / 3600, currency: null }, loaded: 1, running_s: NOW - this.began, attempts: this.attempts, samples: this.samples ?? [], events: this.events, checkpoints: this.checkpoints(),
       recipe: { "optimizer.lr": "0.001", "train.seq_length": "1024", "run.dir": `"${this.path}"` }, problems: [] };
   }
   names() {
@@ -150,6 +150,27 @@ export class MadeUpRun {
     const value = (t, s) => (of === "weight_norm" ? (5 + 20 * noise(t)) * (1 + s / 5000) : t === 1 && s === 10 ? null : 10 ** (-3.5 + noise(t) + 0.3 * noise(t * 100 + s)));
     return { names, steps: of_column.map((c) => c[0]), ends: of_column.map((c) => c.at(-1)), values: names.map((_, t) => of_column.map((c) => value(t, c[0]))) };
   }
+  // Of the last hundredth step: pairs of neighbours, and all data ranks.
+  traffic() {
+    const told = { run: this.run, generation: this.generation };
+    if (this.step === 0) return { ...told, available: false, reason: "what ranks send is recorded behind the first step" };
+    const each = Math.ceil(this.world / 64), cells = Math.ceil(this.world / each), axis = (name, calls, bytes) => {
+      const matrix = Array.from({ length: cells }, (_, r) => Array.from({ length: cells }, (_, c) => (r === c ? 0 : bytes(r, c))));
+      return { axis: name, calls, bytes: matrix.flat().reduce((a, b) => a + b), most_bytes: Math.max(...matrix.flat()), from: 0, to: 1, matrix };
+    };
+    return { ...told, available: true, step: 100 * Math.max(1, Math.floor(this.step / 100)), step_time_s: this.step_s, world: this.world, ranks_per_cell: each,
+      axes: [axis("dp", 9 * this.world, () => 4096000), axis("tp", 64 * this.world, (r, c) => (r >> 1 === c >> 1 ? 268435456 : 0))] };
+  }
+  // Each rank has eight micro-batches, forward and backward, a tenth of a second for each.
+  trace(from, to, rank) {
+    const told = { run: this.run, generation: this.generation };
+    if (!this.traced) return { ...told, available: false, reason: "a run traces a step now and then with train.trace_interval = N (steps)" };
+    const ranks = Array.from({ length: this.world }, (_, r) => r), names = [], kinds = ["forward", "backward", "op"], a = from ?? 0, b = to ?? 1.8e6;
+    const slice = (began, lasted, name, kind, m) => [began, lasted, names.indexOf(name) < 0 ? names.push(name) - 1 : names.indexOf(name), kind, m, 1];
+    const row = (r, track) => ({ rank: r, track, slices: Array.from({ length: 16 }, (_, i) => slice(1e5 * (i + r / 2), 9e4, track === 0 ? `${i % 2 ? "B" : "F"}${i >> 1}` : "matmul", track === 0 ? i % 2 : 2, i >> 1)).filter((s) => s[0] + s[1] >= a && s[0] <= b) });
+    const rows = ranks.filter((r) => rank === null || r === rank).flatMap((r) => [row(r, 0), row(r, 2)]);
+    return { ...told, available: true, step: 1200, ranks, end_us: 1.8e6, from_us: a, to_us: b, names, kinds, rows };
+  }
   plan() {
     if (this.step === 0) return { available: false, reason: "model.path is not here" };
     const { dp, tp, pp } = this.layout, stage = this.world / pp, gi = 2 ** 30;
@@ -191,7 +212,8 @@ export function made_up_runs() {
     { time: NOW - 59, event: "stopped", status: 93, reason: "three attempts have come to nothing" },
   ];
   return [
-    new MadeUpRun({ ...small, run: 0, id: "0f1e2d3c4b", name: "first", path: "/data/runs/first", state: "running", step: 1240, total: 5000, grad_norms: true, weight_norms: true,
+    new MadeUpRun({ ...small, run: 0, id: "0f1e2d3c4b", name: "first", path: "/data/runs/first", state: "running", step: 1240, total: 5000, grad_norms: true, weight_norms: true, traced: true,
+      samples: [{ step: 600, samples: [{ prompt: "Once upon a ", text: "the the" }] }, { step: 1200, samples: [{ prompt: "Once upon a ", text: "time <b>there" }] }],
       tasks: [{ name: "piqa.acc", value: 0.6121, stderr: 0.0114, step: 1200 }, { name: "hellaswag.acc_norm", value: 0.3127, stderr: 0.0046, step: 1200 }] }),
     new MadeUpRun({ ...small, run: 1, id: "1a2b3c4d5e", name: "wider", path: "/data/runs/wider", state: "finished", step: 3000, total: 3000, offset: -0.12, step_s: 2.3 }),
     new MadeUpRun({ ...small, run: 2, id: "2b3c4d5e6f", name: "<script>alert(1)</script>", path: "/data/runs/<script>alert(1)</script>", state: "failed", step: 893, total: 5000, offset: 0.2, spikes: [412, 893], nonfinite: 893, events: failed_events, grad_norms: true,
@@ -221,6 +243,8 @@ export async function serve(runs, folder, port = 0) {
       case "/api/names": return run?.names();
       case "/api/curves": return run?.curves(q.getAll("names").filter((n) => n), number("from"), number("to"), number("points") ?? 1000);
       case "/api/heat": return run?.heat(q.get("of") ?? "grad_norm", number("from"), number("to"), number("columns") ?? 200);
+      case "/api/trace": return run?.trace(number("from_us"), number("to_us"), number("rank"));
+      case "/api/traffic": return run?.traffic();
       case "/api/plan": return run?.plan();
     }
   };

@@ -86,9 +86,39 @@ await test("maps are read by the keyboard", async () => {
   }
   assert.equal(await text("#weights [data-map=update_ratio] .why"), "0 before the update, not finite, or not recorded, at some step (a dash): layers.0.attention_norm.");
   assert.equal(await text("#weights [data-map=weight_norm] .why"), "");
+  const traffic = runs[0].traffic();
+  for (const a of traffic.axes) {
+    await shows(`traffic.${a.axis}.bytes`, a.bytes, "#waits");
+    await shows(`traffic.${a.axis}.rate`, a.bytes / traffic.step_time_s, "#waits");
+  }
+  const cell = async (sum) => {
+    await focus("#waits .heat");
+    for (const key of ["Home", "ArrowUp", "ArrowUp", "ArrowUp", "ArrowRight"]) await browser.press(key);
+    await shows("traffic.cell", sum, "#waits .readout");
+  };
+  await cell(traffic.axes[0].matrix[0][1] + traffic.axes[1].matrix[0][1]);
+  await browser.see(`(() => { const e = document.querySelector("#traffic select"); e.value = "dp"; e.dispatchEvent(new Event("change")); })()`);
+  await cell(traffic.axes[0].matrix[0][1]);
   await focus("#tensors .heat");
   await browser.press("ArrowRight");
   await shows("held", 32000 * 768, "#tensors .readout");
+});
+
+await test("a step's timeline is read and zoomed, and samples are those of a step", async () => {
+  await focus("#trace .timeline");
+  for (const key of ["ArrowRight", "ArrowRight", "ArrowRight"]) await browser.press(key);
+  assert.match(await text("#trace .readout"), /^Rank 0: F1 forward, micro-batch 1, 90\.0 ms from 200 ms on$/);
+  await shows("timeline.lasted", 9e4 * 1e-6, "#trace");
+  await browser.press("Enter");
+  const asked = () => server.asked.filter((a) => a.startsWith("/api/trace") && a.includes("from_us=188750&to_us=301250")).length;
+  for (let i = 0; i < 40 && asked() === 0; ++i) await new Promise((done) => setTimeout(done, 50));
+  assert.equal(asked(), 1);
+  assert.equal(await browser.see("document.querySelector('#trace .timeline').dataset.from"), "188750");
+  await browser.press("0");
+  assert.equal(await browser.see("document.querySelector('#trace .timeline').dataset.to"), "1800000");
+  assert.equal(await text("#samples .samples p"), "Once upon a time <b>there");
+  await browser.see(`(() => { const e = document.querySelector("#samples select"); e.value = "600"; e.dispatchEvent(new Event("change")); })()`);
+  assert.equal(await text("#samples .samples p"), "Once upon a the the");
 });
 
 await test("tensors are found by name and by rank", async () => {
@@ -212,6 +242,7 @@ await test("what files name is text, whatever it looks like; a failure is told a
   assert.equal(await count("#events [data-event='large update'].bad"), 1);
   assert.match(await text("#events"), /the update changed layers\.3\.down by 0\.4 of its norm, above 0\.1 – tensor layers\.3\.down, update ratio 0\.400/);
   assert.equal(await count("#events [data-event=ended].bad"), 2);
+  assert.match(await text("#trace .why"), /No trace: .*train\.trace_interval/);
   assert.match(await text("#speed"), /Rank 3 is slower .* since step 430/);
   await shows("grad_norm", "", "#learning");
 });

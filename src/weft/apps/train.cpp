@@ -38,6 +38,7 @@
 #include "weft/train/run_access.h"
 #include "weft/train/run_data.h"
 #include "weft/train/run_folder.h"
+#include "weft/train/run_samples.h"
 #include "weft/train/run_tasks.h"
 #include "weft/train/run_tokenizer.h"
 #include "weft/train/train_on_ranks.h"
@@ -444,8 +445,9 @@ int train_launched(const TrainOptions& options, const Launched& launched) {
   const auto fits = [&] { check_launch(recipe, world, launched); };
   if (const auto status = first_rank_says(launched, kExitWrongWorld, fits)) return *status;
   as.rows = judge_data(recipe);
-  for (const std::string& note : judge_run_tasks(recipe))
-    if (launched.rank == 0) std::cerr << note << "\n";
+  for (const auto& notes : {judge_run_tasks(recipe), judge_samples(recipe)})
+    for (const std::string& note : notes)
+      if (launched.rank == 0) std::cerr << note << "\n";
   if (recipe.run.ranks != RanksKind::mpi) return train(recipe, {}, options, as);
   check_mpi_is_built_in();
   if (!launched.by.empty()) {

@@ -136,10 +136,9 @@ int run_watch(const WatchOptions& options) {
   std::cout << "The page: " << server.url() << "\nCtrl-C ends it; runs go on.\n" << std::flush;
   EventCommand command(options.on_event, news);
   double looked_s = 0;
-  int64_t seen = -1;
   while (!stop_requested()) {
     if (!options.on_event.empty()) {
-      if (now_s() - looked_s > kLookEach_s) page.news(seen), looked_s = now_s();
+      if (now_s() - looked_s > kLookEach_s) page.look(), looked_s = now_s();
       command.go_on();
     }
     if (has_ended) throw Error("the page has ended: this machine gives it no further connections; runs go on");

@@ -332,4 +332,31 @@ ProcessMesh make_mesh(const MeshSizes& n, int rank,
 
 ProcessMesh single_mesh() { return dry_mesh({}); }
 
+MeshGroups groups_of(const MeshSizes& sizes) {
+  MeshGroups all;
+  std::map<std::string, std::vector<int>> members;      // of a group, by its name
+  std::vector<std::vector<std::string>> names_by_axis;  // of its groups, as ranks come
+  for (int rank = 0; rank < sizes.world(); ++rank) {
+    std::map<const Communicator*, MeshGroup> joined;
+    ProcessMesh mesh = make_mesh(sizes, rank, [&](const MeshGroup& g) {
+      const auto ranks = std::make_shared<DryCommunicator>(g.size, g.rank, DryCommunicator::Counts{});
+      joined.emplace(ranks.get(), g);
+      std::vector<int>& group = members[g.name];
+      group.resize(size_t(g.size));
+      group[size_t(g.rank)] = rank;
+      return ranks;
+    });
+    size_t axis = 0;
+    mesh.each([&](std::shared_ptr<Communicator>& ranks, const std::string&) {
+      const MeshGroup& g = joined.at(ranks.get());
+      if (axis == all.axes.size()) all.axes.push_back({.name = traffic_axis(sizes, g)}), names_by_axis.emplace_back();
+      std::vector<std::string>& names = names_by_axis[axis++];
+      if (std::find(names.begin(), names.end(), g.name) == names.end()) names.push_back(g.name);
+    });
+  }
+  for (size_t a = 0; a < all.axes.size(); ++a)
+    for (const std::string& name : names_by_axis[a]) all.axes[a].groups.push_back(members.at(name));
+  return all;
+}
+
 }  // namespace weft

@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "weft/comm/communicator.h"
 #include "weft/comm/traffic.h"
@@ -129,5 +130,15 @@ ProcessMesh single_mesh();
 // outlive them. There, `shards` or `replicas` are "dp" where they are all of it, and both directions of the pipeline
 // "pp".
 ProcessMesh dry_mesh(const MeshSizes& sizes, int rank = 0, Traffic* traffic = nullptr);
+
+// Which ranks talk to each other, by the communicators of a mesh of these sizes, in the order of ProcessMesh::each.
+struct MeshGroups {
+  struct Axis {
+    std::string name;                           // as traffic is counted (dry_mesh); several may have the same
+    std::vector<std::vector<int>> groups = {};  // world ranks, by their ranks in the group
+  };
+  std::vector<Axis> axes;
+};
+MeshGroups groups_of(const MeshSizes& sizes);
 
 }  // namespace weft

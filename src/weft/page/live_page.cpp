@@ -12,6 +12,7 @@
 #include "weft/page/page_files.h"
 #include "weft/page/prometheus.h"
 #include "weft/page/run_json.h"
+#include "weft/page/traffic_map.h"
 #include "weft/records/clock.h"
 
 namespace weft {
@@ -23,6 +24,7 @@ namespace fs = std::filesystem;
 constexpr int64_t kReadAtOnce = 1 << 20;  // bytes of a file
 constexpr double kMostReadingS = 0.5;     // of one answer, while the others wait
 constexpr size_t kMostNames = 64;
+constexpr double kLongestTraceUs = 1e15;
 constexpr int64_t kMostStepNumber = int64_t(1) << 53;
 
 // A request that cannot be answered, and with which status.
@@ -134,6 +136,8 @@ PageAnswer LivePage::answer_of(const std::string& path, const Params& params) {
   if (path == "/api/names") return {.body = text_of_json(json_of_names(*runs_[run_of(params)], run_of(params)))};
   if (path == "/api/curves") return {.body = text_of_json(curves(params))};
   if (path == "/api/heat") return {.body = text_of_json(norm_map(params))};
+  if (path == "/api/trace") return {.body = text_of_json(trace(params))};
+  if (path == "/api/traffic") return {.body = text_of_json(traffic(params))};
   throw PageError(
       404, fmt::format("{}: there is no such page; docs/formats/page.md has those that there are", in_quotes(path)));
 }
@@ -203,6 +207,34 @@ Json LivePage::norm_map(const Params& params) {
   return json_of_map(run, number, map, map.columns(from, to, size_t(columns)));
 }
 
+Json LivePage::trace(const Params& params) {
+  const size_t number = run_of(params);
+  const auto given = [&](const char* key) -> std::optional<double> {
+    const auto at = params.find(key);
+    if (at == params.end() || at->second.empty()) return {};
+    double value = 0;
+    const char* const end = at->second.data() + at->second.size();
+    if (const auto [stopped, error] = std::from_chars(at->second.data(), end, value);
+        error != std::errc() || stopped != end || !(value >= 0 && value <= kLongestTraceUs))
+      throw PageError(400, fmt::format("{}: expected microseconds, got {}", key, in_quotes(at->second)));
+    return value;
+  };
+  const int64_t rank = whole_number(params, "rank", -1, 0, kMostStepNumber);
+  Json out{{"run", number}, {"generation", runs_[number]->generation()}};
+  out.update(runs_[number]->trace().json(
+      {.from_us = given("from_us"), .to_us = given("to_us"), .rank = rank < 0 ? std::nullopt : std::optional(rank)}));
+  return out;
+}
+
+Json LivePage::traffic(const Params& params) const {
+  const size_t number = run_of(params);
+  Json out{{"run", number}, {"generation", runs_[number]->generation()}};
+  try {
+    out.update(traffic_map(runs_[number]->facts().path));
+  } catch (const FileError& e) { out["available"] = false, out["reason"] = e.what(); }
+  return out;
+}
+
 Json LivePage::machine() {
   Json out = machine_.look(now_s());
   out["disks"] = Json::array();
@@ -238,6 +270,11 @@ std::string LivePage::plan_of(size_t run) {
   if (stops_) return answer;  // it may be of no whole plan
   plans_[run] = std::make_unique<Plan>(Plan{*recipe, answer});
   return answer;
+}
+
+void LivePage::look() {
+  const std::lock_guard lock(mutex_);
+  refresh();
 }
 
 std::string LivePage::news(int64_t& seen) {

@@ -48,6 +48,9 @@ class LivePage {
   // Of all but /api/stream. Throws nothing but where memory is out.
   PageAnswer answer(const std::string& path, const Params& params);
 
+  // Looks at the runs' files, if that is due: what a message or an answer does too. Throws as they do.
+  void look();
+
   // The message of /api/stream, if it is another than number `seen`, which becomes its number; else empty.
   std::string news(int64_t& seen);
 
@@ -65,6 +68,8 @@ class LivePage {
   nlohmann::ordered_json list_of_runs() const;
   nlohmann::ordered_json curves(const Params& params) const;
   nlohmann::ordered_json norm_map(const Params& params);
+  nlohmann::ordered_json traffic(const Params& params) const;
+  nlohmann::ordered_json trace(const Params& params);
   nlohmann::ordered_json machine();
   std::string plan_of(size_t run);
 

@@ -167,6 +167,7 @@ Json json_of_run(const RunView& run, size_t number, double now_s, std::optional<
                                 : Json();
   out["attempts"] = attempts_of(run);
   out["events"] = run.events();
+  out["samples"] = run.samples();
   out["checkpoints"] = checkpoints_of(run);
   out["recipe"] = Json::object();
   for (const auto& [key, value] : facts.recipe) out["recipe"][key] = value;

@@ -23,6 +23,7 @@ namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 
 constexpr int64_t kMostRecipe = 4 << 20, kMostAttempts = 4 << 20, kMostState = 16 << 20;  // bytes
+constexpr size_t kLongestSamples = 256 << 10, kSamplesKept = 20;
 constexpr size_t kLongestEvent = 32 << 10, kEventsKept = 200, kMostEventKinds = 64, kMostCheckpointsShown = 1000;
 constexpr int64_t kCheckpointsAtOnce = 16;  // looked into
 constexpr JsonLimits kEventLimits{.max_bytes = kLongestEvent, .max_depth = 16};
@@ -55,13 +56,16 @@ RunView::RunView(fs::path folder, std::string name)
       facts_{.path = absolute_folder(folder).string(), .id = id_of_run(absolute_folder(folder))},
       metrics_(facts_.path),
       norms_{{{facts_.path, kMapKinds[0]}, {facts_.path, kMapKinds[1]}, {facts_.path, kMapKinds[2]}}},
-      events_file_({.file = fs::path(facts_.path) / "events.jsonl", .longest_line = kLongestEvent}) {}
+      trace_(facts_.path),
+      events_file_({.file = fs::path(facts_.path) / "events.jsonl", .longest_line = kLongestEvent}),
+      samples_file_({.file = fs::path(facts_.path) / "samples.jsonl", .longest_line = kLongestSamples}) {}
 
 void RunView::refresh(double now_s, int64_t most_bytes) {
   read_recipe();
   read_attempts_file();
   metrics_.poll(most_bytes);
   read_events(most_bytes);
+  read_samples(most_bytes);
   look_at_checkpoints();
   facts_.last_s = times_of_file(fs::path(facts_.path) / "metrics.jsonl").changed_s;
   facts_.step = metrics_.last_step();
@@ -136,6 +140,17 @@ void RunView::read_events(int64_t most_bytes) {
                          },
                      .too_long = [&] { ++bad_events_; }},
                     most_bytes);
+}
+
+void RunView::read_samples(int64_t most_bytes) {
+  samples_file_.poll({.anew = [&] { samples_.clear(); },
+                      .line =
+                          [&](std::string_view text, int64_t) {
+                            samples_.emplace_back(text);
+                            if (samples_.size() > kSamplesKept) samples_.pop_front();
+                          },
+                      .too_long = [] {}},
+                     most_bytes);
 }
 
 void RunView::take_start(const nlohmann::json& event) {
@@ -264,7 +279,7 @@ std::vector<std::string> RunView::problems() const {
   };
   for (const std::string* p : {&recipe_problem_, &attempts_problem_, &metrics_.problem()}) add(*p);
   for (const NormMap& map : norms_) add(map.problem());  // two are of one file
-  add(events_file_.problem());
+  for (const FollowedFile* file : {&events_file_, &samples_file_}) add(file->problem());
   if (metrics_.damaged_lines() > 0)
     all.push_back(fmt::format("metrics.jsonl: {} lines are no records: passed over", metrics_.damaged_lines()));
   if (bad_events_ > 0) all.push_back(fmt::format("events.jsonl: {} lines are no events: passed over", bad_events_));
@@ -287,6 +302,26 @@ Json RunView::held_out() const {
     for (const auto& [name, value] : line.at("eval").items()) fields[name] = value;
     return fields;
   } catch (const std::exception&) { return nullptr; }
+}
+
+// A step that ran twice is told as it ran last. What is no line of samples is passed over.
+Json RunView::samples() const {
+  std::map<int64_t, Json> all;
+  for (const std::string& line : samples_) {
+    try {
+      const nlohmann::json json = parse_json(line, "samples.jsonl", {.max_bytes = kLongestSamples, .max_depth = 4});
+      const JsonFields fields(json, "samples.jsonl");
+      Json texts = Json::array();
+      for (const nlohmann::json& one : fields.list("samples", "a list of texts")) {
+        const JsonFields sample(one, "samples.jsonl", "samples.");
+        texts.push_back({{"prompt", sample.string("prompt")}, {"text", sample.string("text")}});
+      }
+      all[fields.integer("step", {.min = 0})] = std::move(texts);
+    } catch (const std::exception&) {}
+  }
+  Json told = Json::array();
+  for (auto& [step, texts] : all) told.push_back({{"step", step}, {"samples", std::move(texts)}});
+  return told;
 }
 
 Json RunView::events() const {

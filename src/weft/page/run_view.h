@@ -14,6 +14,7 @@
 #include "weft/history/run_facts.h"
 #include "weft/page/metrics_follower.h"
 #include "weft/page/norm_map.h"
+#include "weft/page/trace_view.h"
 #include "weft/recipe/recipe.h"
 
 namespace weft {
@@ -57,12 +58,15 @@ class RunView {
   nlohmann::ordered_json latest() const;
   // The last evaluation: its fields, and its step; null where there is none.
   nlohmann::ordered_json held_out() const;
-  nlohmann::ordered_json events() const;  // the last ones, oldest first
+  nlohmann::ordered_json events() const;   // the last ones, oldest first
+  nlohmann::ordered_json samples() const;  // likewise
+  TraceView& trace() { return trace_; }
 
  private:
   void read_recipe();
   void read_attempts_file();
   void read_events(int64_t most_bytes);
+  void read_samples(int64_t most_bytes);
   void take_start(const nlohmann::json& event);
   void look_at_checkpoints();
   void judge(double now_s);
@@ -76,8 +80,10 @@ class RunView {
   std::string recipe_problem_, attempts_problem_;
   MetricsFollower metrics_;
   std::array<NormMap, kMapKinds.size()> norms_;
-  FollowedFile events_file_;
-  std::deque<std::string> events_;  // the last lines
+  TraceView trace_;
+  FollowedFile events_file_, samples_file_;
+  std::deque<std::string> samples_;  // the last lines
+  std::deque<std::string> events_;   // the last lines
   std::map<std::string, int64_t> events_by_kind_;
   struct Start {
     double time_s = 0;

@@ -311,7 +311,7 @@ StepSpec step_of(const Recipe& r, const ModelSpec& model, int rank, const HfConf
       .evaluates = !r.data.valid.empty() || r.data.valid_fraction > 0 || !r.eval.tasks.empty() || counts_experts,
       .measures_weights = r.train.log_weight_norms > 0,
       .saves_beside = (r.checkpoint.async_save && r.checkpoint.save_interval > 0) || r.checkpoint.local_interval > 0,
-      .writes = has_written_tasks(r) ? r.train.micro_batch_size : 0,
+      .writes = has_written_tasks(r) || r.train.sample_interval > 0 ? r.train.micro_batch_size : 0,
       .finds_likeliest = !r.eval.tasks.empty(),
       .counts_experts = counts_experts,
       .predicts_values = model.predicts_values,

@@ -50,7 +50,10 @@ struct Recipe {
     int64_t seed = 1234;
     int64_t eval_interval = 0, eval_iters = 0, log_interval = 10;
     bool log_grad_norms = false;
-    int64_t log_weight_norms = 0;         // steps; 0: never
+    int64_t log_weight_norms = 0;  // steps; 0: never
+    int64_t trace_interval = 0;    // likewise
+    int64_t sample_interval = 0;   // likewise
+    std::vector<std::string> sample_prompts = {};
     int64_t check_replicas_interval = 0;  // 0: only before a save
     int64_t replay_interval = 0;          // 0: none
     bool rebalance = false;

@@ -283,6 +283,10 @@ void check_data(const Recipe::Data& d, const Recipe::Train& t, const std::vector
            {.key = "train.eval_interval",
             .others = {"data.valid", "data.valid_fraction"},
             .expected = "0, or data to evaluate: set data.valid or data.valid_fraction"});
+  c.unless((t.sample_interval > 0) == !t.sample_prompts.empty(),
+           {.key = "train.sample_interval",
+            .others = {"train.sample_prompts"},
+            .expected = "a number of steps with train.sample_prompts, with which the texts begin; 0 without"});
 }
 
 void check_objective(const Recipe& r, Conflicts& c) {

@@ -151,6 +151,17 @@ std::vector<RecipeKey> recipe_keys(Recipe& r) {
        "temporaries "
        "(docs/watch.md); 0: never",
        kMayChange},
+      {"train.trace_interval", &t.trace_interval, count(0),
+       "steps between those that every rank traces, op by op, into trace.json, in place of the one before: for the "
+       "live "
+       "page and Perfetto (docs/watch.md); such a step takes longer, 0: none",
+       kMayChange},
+      {"train.sample_interval", &t.sample_interval, count(0),
+       "steps between the texts that the model goes on with from train.sample_prompts, into samples.jsonl and onto the "
+       "live page (docs/watch.md); takes the memory of such texts, 0: none",
+       kMayChange},
+      {"train.sample_prompts", &t.sample_prompts, anything(),
+       "beginnings of texts for train.sample_interval; 64 tokens follow each, the likeliest ones", kMayChange},
       {"train.check_replicas_interval", &t.check_replicas_interval, count(0),
        "steps between comparisons of what several ranks hold alike, by hashes: where one differs the run ends with "
        "status 87 (docs/operations.md); each save begins with one, 0: only that",

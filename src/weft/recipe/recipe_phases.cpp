@@ -152,7 +152,8 @@ void forget_unheeded(Recipe& recipe, const Recipe& run, ObjectiveKind before) {
   const ObjectiveKind now = recipe.train.objective;
   for (size_t i = 0; i < keys.size(); ++i) {
     const bool of_held_out = keys[i].name == "data.valid" && data_key_of(before) != data_key_of(now);
-    const bool of_questions = keys[i].name == "data.tokenizer" && !run.eval.tasks.empty();
+    const bool of_questions =
+        keys[i].name == "data.tokenizer" && (!run.eval.tasks.empty() || run.train.sample_interval > 0);
     if (of_held_out || (!heeds(now, keys[i]) && !of_questions))
       set_value(keys[i], value_of(fallbacks[i]));
     else if ((keys[i].section() == "data" && !is_phase_key(keys[i].name)) || keys[i].name == "train.loss_average")

@@ -135,7 +135,8 @@ void refuse_unheeded(const Recipe& r, Refusals& refusals) {
     const RecipeKey& key = keys[i];
     const std::string value = value_of(key), usual = value_of(fallbacks[i]);
     if (value == usual || (heeds(r.train.objective, key) && heeds(r.optimizer.name, key))) continue;
-    if (key.name == "data.tokenizer" && !r.eval.tasks.empty()) continue;  // by which questions are read
+    const bool reads_texts = !r.eval.tasks.empty() || r.train.sample_interval > 0;
+    if (key.name == "data.tokenizer" && reads_texts) continue;  // by which questions are read
     const std::string instead = key.section() == "data"
                                     ? fmt::format("{} reads {}", objective, data_key_of(r.train.objective))
                                     : (heeds(r.optimizer.name, key) ? objective : optimizer) + " has no such setting";
@@ -442,6 +443,17 @@ void refuse_local_copies(const Recipe& r, Refusals& refusals) {
                "the copy would take a GPU's memory", "checkpoint.local_dir = \"\" and checkpoint.local_interval = 0");
 }
 
+void refuse_samples(const Recipe& r, Refusals& refusals) {
+  const bool samples = r.train.sample_interval > 0;
+  const std::string interval = fmt::format("train.sample_interval = {}", r.train.sample_interval);
+  refusals.add(samples && r.train.objective == ObjectiveKind::reward, interval,
+               "train.objective = \"reward\" trains a model that scores texts and writes none",
+               "train.sample_interval = 0");
+  refusals.add(samples && r.moe.capacity_factor && r.parallel.ep > 1, interval,
+               "moe.capacity_factor has room for the experts' rows of training, and texts may need more",
+               "`weft generate` with the checkpoints, or no moe.capacity_factor");
+}
+
 void refuse_scores(const Recipe& r, Refusals& refusals) {
   const bool scores = !r.eval.tasks.empty();
   refusals.add(scores && r.train.objective == ObjectiveKind::reward, "eval.tasks",
@@ -534,6 +546,7 @@ void check_supported(const Recipe& r) {
   refuse_replays(r, refusals);
   refuse_unequal_shares(r, refusals);
   refuse_autotune(r, refusals);
+  refuse_samples(r, refusals);
   refuse_scores(r, refusals);
   refusals.throw_any();
   if (!has_phases(r)) return;

@@ -66,6 +66,12 @@ std::optional<ShareBalance> balance_of(const Recipe& recipe, const StepSpec& ste
   return ShareBalance(shares_of(step));
 }
 
+// The same machine, whose rank's calls are counted whichever way its tensors go.
+Machine counting(Machine machine, SentBytes& sent) {
+  machine.join = [join = std::move(machine.join), &sent](const ProcessMesh& host) { return sent.counted(join(host)); };
+  return machine;
+}
+
 // None: they lie otherwise.
 std::optional<KeptArenas> arenas_for(const Recipe& recipe, CarriedRun* carried) {
   if (carried == nullptr) return {};
@@ -83,7 +89,7 @@ Trainer::Trainer(RunPlan plan, const Setup& setup)
       keeps_end_(setup.phases.keeps_end),
       ends_layout_(setup.phases.ends_layout),
       islands_(setup.islands != nullptr ? setup.islands->settings : Islands()),
-      machine_(setup.machine),
+      machine_(counting(setup.machine, sent_)),
       stop_(setup.stop),
       signs_(setup.signs),
       stragglers_(stages_of(setup.mesh.sizes), micro_batches_of_ranks(plan.step)),
@@ -95,6 +101,7 @@ Trainer::Trainer(RunPlan plan, const Setup& setup)
                 ? *setup.data
                 : open_rank_data(recipe_, rank_.plan.model, *rank_.mesh.world, setup.terminal_fd)),
       tasks_(recipe_, rank_.plan.model),
+      samples_(recipe_, rank_.plan.model),
       batches_(*data_.train, {.seq_length = recipe_.train.seq_length,
                               .micro_batch_size = rank_.plan.step.micro_batch_size,
                               .order = rank_.plan.step.order,
@@ -279,6 +286,7 @@ RunEnd Trainer::run() {
   for (bool asks = !follows_; step_ < end_step() && !(asks && wait_asked_to_stop()); asks = true) {
     std::optional<StepRecord> record = step_once();
     if (!record) continue;
+    tell_sent(*record);
     watch_stragglers(record->step_time_s);  // before ranks wait for what other islands send
     exchange(*record);
     if (whole_.train.autotune) steps_s_.push_back(record->step_time_s);
@@ -289,6 +297,7 @@ RunEnd Trainer::run() {
     if (local_ && local_->is_writing()) add_time(save_s_, [&] { go_on_copying(SaveWait::no); });
     if (evaluation_due()) add_time(eval_s_, [&] { evaluate(); });
     if (tasks_due()) add_time(eval_s_, [&] { score_tasks(); });
+    if (samples_due()) add_time(eval_s_, [&] { write_samples(); });
     if (saving_ && recipe_.checkpoint.keep_best > 0)  // how good it is counts
       add_time(save_s_, [&] { go_on_saving(SaveWait::yes); });
     if (due(recipe_.checkpoint.save_interval) || is_among_best())
@@ -344,10 +353,14 @@ std::optional<StepRecord> Trainer::step_once() {
   enter(RunSection::step);
   const double began = now_s();
   for (auto& [axis, time] : waits_) time = {};
+  sent_.clear();
   const int64_t batch = batch_at(step_);
-  const TrainingStep::Watch watch = wait_watch_of(batch);
+  TrainingStep::Watch watch = wait_watch_of(batch);
+  std::optional<StepTrace> trace;
+  if (traces()) trace.emplace(rank_).wait_begin(watch);
   TrainingStep::Result result = step_run_.run(step_, batch, watch);
   if (result.outcome == TrainingStep::Outcome::stuck) result = run_again(result, watch);
+  if (trace) trace->end();
   if (leads()) note_oddities(result);
   if (result.outcome == TrainingStep::Outcome::spike && heed_spike(result) == AfterSpike::went_back) return {};
   if (result.outcome == TrainingStep::Outcome::updated && spikes_.rule && result.targets > 0)
@@ -358,7 +371,10 @@ std::optional<StepRecord> Trainer::step_once() {
   if (watch.measures_weights && result.outcome == TrainingStep::Outcome::updated) log_weight_norms(result);
   island_tokens_ += rank_.plan.step.global_tokens();
   drag_if_planted(rank_.mesh.world->rank(), now_s() - began - waited_s());
-  return record_of(result, batch, now_s() - began);
+  StepRecord record = record_of(result, batch, now_s() - began);
+  if (trace)
+    if (const std::string text = trace->wait_gather(step_); leads()) replace_record("trace.json", text);
+  return record;
 }
 
 // Of the step that is just done.

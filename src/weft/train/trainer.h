@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "weft/base/error.h"
+#include "weft/comm/sent_bytes.h"
 #include "weft/comm/timed.h"
 #include "weft/data/row_order.h"
 #include "weft/optim/weight_rule.h"
@@ -24,9 +25,11 @@
 #include "weft/train/replay_check.h"
 #include "weft/train/run_data.h"
 #include "weft/train/run_phases.h"
+#include "weft/train/run_samples.h"
 #include "weft/train/run_tasks.h"
 #include "weft/train/run_writer.h"
 #include "weft/train/share_balance.h"
+#include "weft/train/step_trace.h"
 #include "weft/train/straggler_watch.h"
 #include "weft/train/training_step.h"
 
@@ -186,7 +189,13 @@ class Trainer {
   void log_weight_norms(const TrainingStep::Result& step);
   void tell_of_weights(const std::map<std::string, TensorChange>& tensors);
   std::map<std::string, std::vector<double>> wait_sum_tensors(const std::vector<PartSums>& parts, size_t count) const;
-  void append_norms(const std::string& name, const nlohmann::json& line);
+  void append_record(const std::string& name, const nlohmann::json& line);
+  bool traces() const;
+  bool samples_due() const;
+  void write_samples();
+  bool tells_sent() const;
+  void tell_sent(const StepRecord& record);
+  void replace_record(const std::string& name, std::string_view content);
   void evaluate();
   std::optional<EvalRecord> evaluate_text();
   bool evaluation_due() const;
@@ -219,6 +228,7 @@ class Trainer {
   const std::optional<RunSpan> span_;
   const bool keeps_end_, ends_layout_;
   const Islands islands_;  // not joined: the run is no island
+  SentBytes sent_;         // by this rank, in the step
   const Machine machine_;
   const std::atomic<bool>& stop_;
   RankSigns* const signs_;
@@ -232,6 +242,7 @@ class Trainer {
   RankRun rank_;
   RunData data_;
   const RunTasks tasks_;
+  const RunSamples samples_;
   std::optional<RunWriter> writer_;  // where the run was planned to write
   BatchLoader batches_;
   const RunReferences references_;
@@ -241,6 +252,7 @@ class Trainer {
   SpikeWatch spikes_;
   WeightRule weight_rule_ = {};
   bool has_measured_weights_ = false;  // since it was started, or this span was
+  bool has_told_sent_ = false;         // likewise
   const TrainingStep step_run_;
   int64_t context_;  // tokens that the model will have been trained to see at once
   int64_t step_ = 0, saved_step_ = -1, evaluated_step_ = -1;

@@ -36,10 +36,10 @@ std::map<std::string, std::vector<double>> Trainer::wait_sum_tensors(const std::
 }
 
 // Where a step ran twice (a crash, a resume), the later line counts.
-void Trainer::append_norms(const std::string& name, const nlohmann::json& line) {
+void Trainer::append_record(const std::string& name, const nlohmann::json& line) {
   records_->attempt(name, [&] {
     std::ofstream out(std::filesystem::path(recipe_.run.dir) / name, std::ios::app);
-    out << line.dump() << std::endl;
+    out << line.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) << std::endl;
     if (!out) throw FileError(fmt::format("{}/{}: cannot be written; is the disk full?", recipe_.run.dir, name));
   });
 }
@@ -53,7 +53,7 @@ void Trainer::log_grad_norms(const TrainingStep::Result& step) {
   if (!leads()) return;
   nlohmann::json norms;
   for (const auto& [name, sum] : sums) norms[name] = std::sqrt(sum[0]) / step.loss_scale;
-  append_norms("grad_norms.jsonl", {{"step", step_ + 1}, {"grad_norm", norms}});
+  append_record("grad_norms.jsonl", {{"step", step_ + 1}, {"grad_norm", norms}});
 }
 
 // Whether the step to come is measured. The first of each start is: the plan counts the workspace of what measures, and
@@ -77,7 +77,7 @@ void Trainer::log_weight_norms(const TrainingStep::Result& step) {
     norms[name] = t.after;
     ratios[name] = t.ratio();  // null where it was 0
   }
-  append_norms("weight_norms.jsonl", {{"step", step_}, {"weight_norm", norms}, {"update_ratio", ratios}});
+  append_record("weight_norms.jsonl", {{"step", step_}, {"weight_norm", norms}, {"update_ratio", ratios}});
   tell_of_weights(tensors);
 }
 

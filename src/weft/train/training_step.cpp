@@ -76,7 +76,8 @@ double TrainingStep::run_batch(int64_t batch, const OpenSource::Counted& counted
            .reference = reference_ != nullptr ? reference_->of_batch(batch) : ReadReference(),
            .reference_of_others = reference_ != nullptr ? reference_->of_others(batch) : ReadReference(),
            .global = &global,
-           .begins = watch.begins}) /
+           .begins = watch.begins,
+           .ends = watch.ends}) /
       divisor;
   return objective_.loss(weighted, rank_.executor.sums());
 }

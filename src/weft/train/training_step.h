@@ -60,6 +60,7 @@ class TrainingStep {
   struct Watch {
     Backend* backend = nullptr;  // of forward and backward: a decorator of the rank's
     std::function<void(const Action*, const Instruction&)> begins = {};  // Executor::StepInput's
+    std::function<void()> ends = {};                                     // likewise
     std::function<void(const Result&)> before_end = {};  // gradients are whole sums; not where the step is stuck
     bool measures_weights = false;
     bool again = false;  // the step was stuck, and runs for the second time

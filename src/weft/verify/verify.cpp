@@ -37,7 +37,8 @@ Recipe trial_recipe(Recipe r, int64_t steps) {
   r.checkpoint.keep_best = 0;
   r.eval = {};
   r.train.log_grad_norms = false;
-  r.train.log_weight_norms = 0;
+  r.train.log_weight_norms = r.train.trace_interval = r.train.sample_interval = 0;
+  r.train.sample_prompts.clear();
   r.train.grad_reduce_dtype = ReduceDtype::f32;  // one rank has no gradients to send
   r.moe.capacity_factor.reset();                 // what is dropped depends on the layout
   r.moe.overflow = ExpertOverflow::error;

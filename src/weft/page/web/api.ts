@@ -21,7 +21,7 @@ export interface Run {
   speed: { steps: number; tokens_per_s: Num; step_time_s: Num; mfu: Num } | null; time: Times | null; time_recent: Times | null;
   memory: { used_bytes: Num } | null; price: { per_hour: Num; so_far: Num; currency: string | null } | null;
   attempts: Attempt[]; events: RunEvent[]; checkpoints: Checkpoint[]; recipe: Record<string, string>; problems: string[];
-  loaded?: Num; running_s?: Num;
+  loaded?: Num; running_s?: Num; samples?: { step: number; samples: { prompt: string; text: string }[] }[];
 }
 
 export interface Name { name: string; kind: "step" | "held_out" | "task"; unit: string; points: number; last: Num; last_step: number }
@@ -44,6 +44,16 @@ export interface Tensor {
 export interface Plan {
   available: boolean; reason?: string; world: number; axes: Record<string, number>; num_params: number; classes: PlanClass[];
   tensors?: Tensor[]; tensors_reason?: string;
+}
+
+export interface TrafficAxis { axis: string; calls: number; bytes: number; most_bytes: number; from: number; to: number; matrix: number[][] }
+export interface Traffic { available: boolean; reason?: string; step: number; step_time_s: number; world: number; ranks_per_cell: number; axes: TrafficAxis[] }
+
+// A slice: when it began and how long it took (µs), its name (-1: `count` short ones together) and kind, its micro-batch (-1: of none).
+export type Slice = [number, number, number, number, number, number];
+export interface Trace {
+  available: boolean; reason?: string; step: number; ranks: number[]; end_us: number; from_us: number; to_us: number;
+  names: string[]; kinds: string[]; rows: { rank: number; track: number; slices: Slice[] }[];
 }
 
 export interface Machine {
@@ -76,6 +86,8 @@ export const runs = (): Promise<Runs> => get("runs");
 export const run = (run: number): Promise<Run> => get("run", { run });
 export const names = (run: number): Promise<Names> => get("names", { run });
 export const plan = (run: number): Promise<Plan> => get("plan", { run });
+export const traffic = (run: number): Promise<Traffic> => get("traffic", { run });
+export const trace = (run: number, from_us: Num, to_us: Num, rank: Num): Promise<Trace> => get("trace", { run, from_us, to_us, rank });
 export const machine = (): Promise<Machine> => get("machine");
 export const heat = (run: number, of: HeatKind, from: Num, to: Num, columns: number): Promise<Heat> => get("heat", { run, of, from, to, columns });
 

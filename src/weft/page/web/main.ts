@@ -12,8 +12,10 @@ import { memory_panel } from "./panels/memory";
 import { gradients_panel, weights_panel } from "./panels/norms";
 import { others_panel, recipe_panel } from "./panels/others";
 import { progress_panel } from "./panels/progress";
+import { samples_panel } from "./panels/samples";
 import { speed_panel } from "./panels/speed";
 import { tensors_panel } from "./panels/tensors";
+import { trace_panel } from "./panels/trace";
 import { waits_panel } from "./panels/waits";
 import { RunList } from "./run_list";
 import { Panel, State } from "./state";
@@ -23,7 +25,7 @@ import { View } from "./view";
 const HEAT_COLUMNS = 120, HEAT_MS = 10000, NO_HEAT_MS = 30000, DETAILS_MS = 2000, MACHINE_MS = 2000, HIDDEN_MS = 15000;
 
 const view = new View();
-const s: State = { view, now: 0, lines: [], shown: [], run: null, names: [], curves: new CurveStore(), plan: null, heats: {}, machine: null };
+const s: State = { view, now: 0, lines: [], shown: [], run: null, names: [], curves: new CurveStore(), plan: null, heats: {}, traffic: null, machine: null };
 let clock_ahead_s = 0;      // the server's clock beside this one
 let plan_of = "", counts = "";
 let details_old = true;     // something of the run with the details is another than when it was asked
@@ -32,8 +34,8 @@ let runs_old = true;        // perhaps another server answers, which numbers run
 let told: api.Change[] = [];  // the last message of the stream
 let connected = true, problem = "", asked = false;
 
-const panels: Panel[] = [progress_panel(), learning_panel(view), speed_panel(view), memory_panel(), waits_panel(view), events_panel(), machine_panel(),
-  experts_panel(view), gradients_panel(), weights_panel(), others_panel(view, () => refresh()), tensors_panel(), recipe_panel()];
+const panels: Panel[] = [progress_panel(), learning_panel(view), speed_panel(view), memory_panel(), waits_panel(view), trace_panel(() => draw()), events_panel(), machine_panel(),
+  samples_panel(), experts_panel(view), gradients_panel(), weights_panel(), others_panel(view, () => refresh()), tensors_panel(), recipe_panel()];
 const broken = panels.map(() => h("p", { class: "why", role: "status", hidden: true }));
 const sections = panels.map((p, i) => h("section", { id: p.id, hidden: true, "aria-labelledby": `${p.id}-title` }, h("h2", { id: `${p.id}-title` }, p.title), broken[i], p.body));
 const links = panels.map((p) => h("a", { href: `#${p.id}`, hidden: true, click: (e) => jump(e, p.id) }, p.title));
@@ -63,7 +65,7 @@ function look_at(run: number): void {
   refresh();
 }
 function forget_details(): void {
-  Object.assign(s, { run: null, names: [], plan: null, heats: {} });
+  Object.assign(s, { run: null, names: [], plan: null, heats: {}, traffic: null });
   details_old = names_old = true;
   plan_of = counts = "";
 }
@@ -128,6 +130,7 @@ async function ask(): Promise<void> {
   }
   ask_plan(main);
   for (const kind of api.HEAT_KINDS) await ask_heat(main, kind);
+  await ask_traffic(main);
 }
 
 const line_of = (run: number): api.RunLine | undefined => s.lines.find((l) => l.run === run);
@@ -193,6 +196,24 @@ async function ask_heat(run: number, kind: api.HeatKind): Promise<void> {
   heat_asked[kind] = { of, last, at: Date.now() };
   s.heats[kind] = heat;
   if (!heat.available) heat_timers[kind] = look_in(NO_HEAT_MS);
+}
+
+// It is of one step, which is replaced as the run goes on.
+let traffic_asked = { of: "", last: 0, at: 0 }, traffic_timer: number | undefined;
+
+async function ask_traffic(run: number): Promise<void> {
+  const of = `${line_of(run)?.id} ${line_of(run)?.generation}`, last = s.curves.last_step(run), known = traffic_asked;
+  const is_known = s.traffic !== null && known.of === of, wait = is_known ? known.at + HEAT_MS - Date.now() : 0;
+  if (is_known && known.last === last) return;
+  clearTimeout(traffic_timer);
+  if (wait > 0) {
+    traffic_timer = setTimeout(() => { if (!document.hidden) refresh(); }, wait);
+    return;
+  }
+  const traffic = await api.traffic(run);
+  if (run !== s.shown[0]) return;
+  traffic_asked = { of, last, at: Date.now() };
+  s.traffic = traffic;
 }
 
 function set_clock(now: number): void {

@@ -13,6 +13,7 @@ export interface State {
   curves: CurveStore;
   plan: api.Plan | null;
   heats: Partial<Record<api.HeatKind, api.Heat>>;
+  traffic: api.Traffic | null;
   machine: api.Machine | null;
 }
 
