@@ -35,6 +35,14 @@ TEST(Cluster, EveryPresetIsWholeAndSaysFromWhere) {
 TEST(Cluster, NamesOfPublishedRunsArePresets) {
   EXPECT_EQ(preset_of("H100-80GB").device.name, "H100-SXM");
   EXPECT_EQ(preset_of("A100-40GB").device.name, "A100-SXM-40GB");
+  EXPECT_EQ(preset_of("NVIDIA H100 80GB HBM3").device.name, "H100-SXM");
+  EXPECT_EQ(preset_of("NVIDIA A100-SXM4-80GB").device.name, "A100-SXM-80GB");
+  EXPECT_EQ(preset_of("h100-pcie-80gb").device.name, "H100-PCIe");
+  EXPECT_EQ(preset_of("MI300X-192GB").device.name, "MI300X");
+  EXPECT_EQ(preset_of("RTX 4090").device.name, "RTX4090");
+  EXPECT_EQ(preset_of("GB200-NVL72").device.name, "GB200");
+  for (const char* other : {"A100-PCIE-40GB", "A100-64GB", "H100-NVL-94GB", "H800", ""})
+    EXPECT_THROW(preset_of(other), ConfigError) << other;
   EXPECT_NE(error_of<ConfigError>([] { preset_of("H100-SMX"); }).find("the nearest is \"H100-SXM\""),
             std::string::npos);
   EXPECT_NE(error_of<ConfigError>([] { preset_of("abacus"); }).find("they are V100-SXM2, "), std::string::npos);

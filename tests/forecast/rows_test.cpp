@@ -1,6 +1,8 @@
 // Measured runs from CSV files.
 #include <gtest/gtest.h>
 
+#include <map>
+
 #include "support.h"
 #include "weft/base/error.h"
 #include "weft/forecast/csv.h"
@@ -25,8 +27,24 @@ class Rows : public ::testing::Test {
     return dir_ / "rows.csv";
   }
   RunRow row(const std::string& line) { return read_run_rows(file(std::string(kNames) + "\n" + line + "\n")).at(0); }
+  // Why a row with such cells cannot be planned.
   std::string refusal(const std::string& line) {
-    return error_of<FileError>([&] { row(line); });
+    return error_of<ConfigError>([&] { run_of(row(line)); });
+  }
+  // A row of 64 devices with other values in some columns.
+  RunRow changed(const std::map<std::string, std::string>& cells) {
+    std::map<std::string, std::string> all{
+        {"id", "r1"},         {"gpu", "H100-80GB"},   {"precision", "bf16"}, {"n_layers", "32"},  {"d_model", "4096"},
+        {"n_heads", "32"},    {"n_kv_heads", "8"},    {"ffn", "14336"},      {"vocab", "128256"}, {"gated", "1"},
+        {"seq_len", "8192"},  {"n_gpus", "64"},       {"dp", "32"},          {"tp", "2"},         {"zero_stage", "1"},
+        {"micro_batch", "1"}, {"global_batch", "128"}};
+    for (const auto& [name, value] : cells) all[name] = value;
+    std::string names, values;
+    for (const auto& [name, value] : all) {
+      names += (names.empty() ? "" : ",") + name;
+      values += (values.empty() ? "" : ",") + value;
+    }
+    return read_run_rows(file(names + "\n" + values + "\n")).at(0);
   }
   TempDir dir_;
 };
@@ -65,11 +83,74 @@ TEST_F(Rows, NumbersAreJudgedByCell) {
   EXPECT_NE(refusal("r1,H100-80GB,bf16,many,4096,32,8,14336,128256,1,8192,8,4,2,1,,1,1,,1,128,9000,,x")
                 .find("rows.csv:2: n_layers = \"many\" must be a whole number"),
             std::string::npos);
-  EXPECT_NE(refusal("r1,H100-80GB,bf16,32,4096,32,8,14336,128256,1,8192,8,4,2,1,,1,1,,1,128,-3,,x")
-                .find("tokens_per_s_per_gpu = \"-3\" must be a number above 0"),
+  const RunRow badly_measured = row("r1,H100-80GB,bf16,32,4096,32,8,14336,128256,1,8192,8,4,2,1,,1,1,,1,128,-3,,x");
+  EXPECT_NE(badly_measured.measured_fault.find("tokens_per_s_per_gpu = \"-3\" must be a number above 0"),
             std::string::npos);
+  EXPECT_FALSE(badly_measured.measured_rate());
+  EXPECT_EQ(run_of(badly_measured).recipe.parallel.dp, 4);
   EXPECT_NE(refusal("r1,H100-80GB,bf16,1e99,4096,32,8,14336,128256,1,8192,8,4,2,1,,1,1,,1,128,9,,x").find("n_layers"),
             std::string::npos);
+}
+
+// One bad cell is no reason not to read the others.
+TEST_F(Rows, OtherRowsAreReadBesideABadOne) {
+  const std::string good = "H100-80GB,bf16, 32 ,4096,32,8,14336,128256,TRUE,8192,8,4,2,1,,1,1,,1,128,9000,,llama";
+  const auto rows = read_run_rows(file(std::string(kNames) +
+                                       "\r\nr1,H100-80GB,bf16,32,4096,32,8,14336,128256,1,8192,"
+                                       "8x8,4,2,1,,1,1,,1,128,9000,,x\r\nr2," +
+                                       good + "\r\n"));
+  ASSERT_EQ(rows.size(), 2u);
+  EXPECT_NE(rows[0].fault.find("rows.csv:2: n_gpus = \"8x8\""), std::string::npos);
+  EXPECT_TRUE(rows[1].fault.empty());
+  EXPECT_EQ(rows[1].n_layers, 32);
+  EXPECT_EQ(rows[1].gated, 1);
+}
+
+TEST_F(Rows, PrecisionsAreKnownByManyNames) {
+  const auto of = [&](const std::string& name) { return row_precision(changed({{"precision", name}})); };
+  for (const char* name : {"bf16", "BF16", "bfloat16", "bf16-mixed", "amp_bf16", ""})
+    EXPECT_EQ(of(name), RowPrecision::bf16) << name;
+  for (const char* name : {"fp16", "float16", "FP16"}) EXPECT_EQ(of(name), RowPrecision::fp16) << name;
+  for (const char* name : {"fp32", "f32", "float32", "tf32"}) EXPECT_EQ(of(name), RowPrecision::f32) << name;
+  for (const char* name : {"fp8", "FP8 (delayed scaling)", "mxfp8", "bf16/fp8"})
+    EXPECT_EQ(of(name), RowPrecision::fp8) << name;
+  for (const char* name : {"nvfp4", "NVFP4", "mxfp4"}) EXPECT_EQ(of(name), RowPrecision::fp4) << name;
+  EXPECT_NE(error_of<ConfigError>([&] { of("int8"); }).find("no precision \"int8\""), std::string::npos);
+}
+
+TEST_F(Rows, WhatDoesNotFitTogetherIsAReasonOrANote) {
+  const auto reason = [&](const std::map<std::string, std::string>& cells) {
+    return error_of<ConfigError>([&] { run_of(changed(cells)); });
+  };
+  EXPECT_NE(reason({{"n_kv_heads", "5"}}).find("n_heads = 32 is no multiple of n_kv_heads = 5"), std::string::npos);
+  EXPECT_NE(reason({{"cp", "3"}, {"n_gpus", "192"}}).find("seq_len = 8192 is no multiple of 2 x cp"),
+            std::string::npos);
+  EXPECT_NE(reason({{"zero_stage", "4"}}).find("zero_stage = 4 is none of 0 to 3"), std::string::npos);
+  EXPECT_NE(reason({{"moe_experts", "8"}, {"moe_topk", "9"}, {"moe_ffn", "512"}}).find("moe_topk = 9"),
+            std::string::npos);
+  EXPECT_NE(reason({{"global_batch", "100"}}).find("global_batch = 100 is no multiple of dp = 32"), std::string::npos);
+  const auto noted = [&](const std::map<std::string, std::string>& cells, const std::string& note) {
+    const RowRun run = run_of(changed(cells));
+    EXPECT_EQ(run.notes.size(), 1u) << note;
+    EXPECT_NE(run.notes.at(0).find(note), std::string::npos) << run.notes.at(0);
+    return run.recipe;
+  };
+  EXPECT_EQ(noted({{"micro_batch", "3"}}, "micro_batch = 3, planned with 2").train.micro_batch_size, 2);
+  EXPECT_EQ(noted({{"cp", "2"}, {"tp", "1"}, {"dp", "64"}}, "dp = 64 has cp in it").parallel.dp, 32);
+  EXPECT_FALSE(noted({{"sp", "1"}, {"tp", "2"}, {"seq_len", "8191"}}, "sp cuts no").parallel.sequence_parallel);
+  EXPECT_EQ(noted({{"recompute", "block"}}, "planned as selective").parallel.recompute, RecomputeKind::selective);
+  EXPECT_EQ(run_of(changed({{"global_batch", ""}, {"grad_accum", "4"}})).recipe.train.global_batch_size, 128);
+}
+
+// Experts that no device has room for are over several, as long as nobody says where they are.
+TEST_F(Rows, ExpertsWithoutEpAreWhereTheyHaveRoom) {
+  const auto ep = [&](const char* experts, const char* said) {
+    return run_of(
+               changed({{"moe_experts", experts}, {"moe_topk", "2"}, {"moe_ffn", "14336"}, {"ffn", ""}, {"ep", said}}))
+        .recipe.parallel.ep;
+  };
+  EXPECT_EQ(ep("8", ""), 8);
+  EXPECT_EQ(ep("8", "2"), 2);
 }
 
 TEST_F(Rows, ARowIsARecipe) {

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <array>
 
+#include "weft/base/ascii.h"
 #include "weft/base/error.h"
 #include "weft/base/nearest.h"
 #include "weft/forecast/device.h"
@@ -421,18 +422,67 @@ constexpr std::array<Preset, 22> kPresets{{
 
 // Names that published runs use, for those above.
 constexpr std::pair<std::string_view, std::string_view> kOtherNames[] = {
-    {"H100-80GB", "H100-SXM"},      {"A100-80GB", "A100-SXM-80GB"},
-    {"A100-40GB", "A100-SXM-40GB"}, {"H100-96GB-500W", "H100-SXM-96GB-500W"},
-    {"H200-141GB", "H200-SXM"},     {"B200-180GB", "B200-SXM"},
-    {"B300-288GB", "B300-SXM"},     {"GB200-186GB", "GB200"},
-    {"GB300-288GB", "GB300"},       {"V100-32GB", "V100-SXM2"},
-    {"V100-16GB", "V100-SXM2"},     {"A6000", "RTX-A6000"},
-    {"H100", "H100-SXM"},           {"A100", "A100-SXM-80GB"},
-    {"H200", "H200-SXM"},           {"B200", "B200-SXM"},
-    {"B300", "B300-SXM"},           {"V100", "V100-SXM2"},
-    {"RTX-4090", "RTX4090"},        {"RTX-5090", "RTX5090"},
+    {"H100-80GB", "H100-SXM"},
+    {"A100-80GB", "A100-SXM-80GB"},
+    {"A100-40GB", "A100-SXM-40GB"},
+    {"H100-96GB-500W", "H100-SXM-96GB-500W"},
+    {"H200-141GB", "H200-SXM"},
+    {"B200-180GB", "B200-SXM"},
+    {"B300-288GB", "B300-SXM"},
+    {"GB200-186GB", "GB200"},
+    {"GB300-288GB", "GB300"},
+    {"V100-32GB", "V100-SXM2"},
+    {"V100-16GB", "V100-SXM2"},
+    {"A6000", "RTX-A6000"},
+    {"H100", "H100-SXM"},
+    {"A100", "A100-SXM-80GB"},
+    {"H200", "H200-SXM"},
+    {"B200", "B200-SXM"},
+    {"B300", "B300-SXM"},
+    {"V100", "V100-SXM2"},
+    {"RTX-4090", "RTX4090"},
+    {"RTX-5090", "RTX5090"},
     {"H100-SXM5", "H100-SXM"},
+    {"A100-SXM", "A100-SXM-80GB"},
+    {"A100-SXM4", "A100-SXM-80GB"},
+    {"A100-SXM4-40GB", "A100-SXM-40GB"},
+    {"A100-PCIe", "A100-PCIe-80GB"},
+    {"V100-SXM2-16GB", "V100-SXM2"},
+    {"GB200-NVL72", "GB200"},
+    {"GB300-NVL72", "GB300"},
+    {"RTX-PRO-6000", "RTX-PRO-6000-Blackwell"},
 };
+
+// A name without what sources write in many ways: "NVIDIA H100 80GB HBM3" as "h10080gbhbm3".
+std::string plain_name(std::string_view name) {
+  std::string plain;
+  for (const char c : name)
+    if (is_ascii_letter(c) || is_ascii_digit(c)) plain += lower_ascii(c);
+  for (const std::string_view maker : {"nvidia", "amd", "instinct", "geforce", "tesla"})
+    if (plain.starts_with(maker)) plain.erase(0, maker.size());
+  return plain;
+}
+
+// Without the memory of the device, if it says so: "MI300X-192GB"; and what kind of memory that is.
+std::string without_memory(std::string plain, const Preset& p) {
+  const size_t kind = plain.find("hbm");
+  if (kind != std::string::npos && kind > 0) plain.erase(kind);
+  const std::string memory = fmt::format("{:g}gb", p.memory_gb);
+  if (plain.size() > memory.size() && plain.ends_with(memory)) plain.erase(plain.size() - memory.size());
+  return plain;
+}
+
+const Preset* find_preset(std::string_view device) {
+  const std::string plain = plain_name(device);
+  for (const Preset& p : kPresets) {
+    const std::string without = without_memory(plain, p);
+    const auto is = [&](std::string_view name) { return plain_name(name) == plain || plain_name(name) == without; };
+    if (is(p.name)) return &p;
+    for (const auto& [other, name] : kOtherNames)
+      if (name == p.name && is(other)) return &p;
+  }
+  return nullptr;
+}
 
 // Presets of Hopper and of CDNA 3, and of what came behind them: products by warp groups, which older kernels cannot
 // use.
@@ -475,10 +525,7 @@ std::vector<std::string> device_names() {
 }
 
 ClusterSpec preset_of(std::string_view device) {
-  for (const auto& [other, name] : kOtherNames)
-    if (device == other) device = name;
-  const auto found = std::find_if(kPresets.begin(), kPresets.end(), [&](const Preset& p) { return p.name == device; });
-  if (found != kPresets.end()) return cluster_of(*found);
+  if (const Preset* preset = find_preset(device)) return cluster_of(*preset);
   const std::string nearest = nearest_name(device, device_names());
   throw ConfigError(fmt::format("there is no device \"{}\" among the presets: {}", device,
                                 nearest.empty() ? fmt::format("they are {}", fmt::join(device_names(), ", "))

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <regex>
 
+#include "weft/base/ascii.h"
 #include "weft/base/error.h"
 #include "weft/forecast/csv.h"
 
@@ -75,30 +76,43 @@ const std::vector<Column>& columns() {
   return all;
 }
 
-// A cell that is no number leaves `number` as it is, and is told by what is returned.
+std::string trimmed(const std::string& cell) {
+  const size_t first = cell.find_first_not_of(" \t"), last = cell.find_last_not_of(" \t");
+  return first == std::string::npos ? "" : cell.substr(first, last - first + 1);
+}
+
+// A cell that is no number leaves `number` as it is, and is told by what is returned. "true" is 1.
 bool read_number(const std::string& cell, double& number) {
+  const std::string word = lower_ascii(cell);
+  if (word == "true" || word == "false") {
+    number = word == "true" ? 1 : 0;
+    return true;
+  }
   const char* end = cell.data() + cell.size();
   const auto [stop, error] = std::from_chars(cell.data(), end, number);
   return error == std::errc() && stop == end && std::isfinite(number);
 }
 
-void set(RunRow& row, const Column& column, const std::string& cell, const std::string& where) {
+void set(RunRow& row, const Column& column, const std::string& given, const std::string& where) {
+  const std::string cell = trimmed(given);
   if (column.text != nullptr) {
     row.*column.text = cell;
     return;
   }
   if (cell.empty()) return;
+  const auto fault = [&](const std::string& text) {
+    std::string& fault = column.measured != nullptr ? row.measured_fault : row.fault;
+    if (fault.empty()) fault = fmt::format("{}: {} = \"{}\" {}", where, column.name, cell, text);
+  };
   double number = 0;
   const bool is_number = read_number(cell, number);
   if (column.measured != nullptr) {
-    if (!is_number || number <= 0)
-      throw FileError(fmt::format("{}: {} = \"{}\" must be a number above 0, or empty", where, column.name, cell));
+    if (!is_number || number <= 0) return fault("must be a number above 0, or empty");
     row.*column.measured = number;
     return;
   }
   if (!is_number || number < 0 || number > double(kMostNumber) || number != std::floor(number))
-    throw FileError(fmt::format("{}: {} = \"{}\" must be a whole number from 0 to {}, or empty", where, column.name,
-                                cell, kMostNumber));
+    return fault(fmt::format("must be a whole number from 0 to {}, or empty", kMostNumber));
   row.*column.count = int64_t(number);
 }
 

@@ -13,7 +13,9 @@
 namespace weft {
 
 struct RunRow {
-  int64_t line = 0;  // of the file, counted from 1
+  int64_t line = 0;            // of the file, counted from 1
+  std::string fault;           // what is wrong with a cell of it, with line and column; empty: nothing
+  std::string measured_fault;  // the same of a measured figure, which is passed over
   std::string id, source, task, framework, framework_version, model, device, interconnect, activation, precision,
       recompute, recompute_detail, offload, mem_kind, outcome, group;
   // The model. 0: the source does not say.
@@ -30,9 +32,14 @@ struct RunRow {
 };
 
 // Columns are found by the names of the first line; those that are not known are passed over, those of measured figures
-// may be missing. Throws FileError with line and column where a cell is no number or out of range, and where a needed
-// column is not there.
+// may be missing. A cell that is no number or out of range is its row's fault; other rows are read. Throws FileError
+// where a needed column is not there.
 std::vector<RunRow> read_run_rows(const std::filesystem::path& path);
+
+// What the products of a row are made in, by the name of its precision ("bfloat16", "FP8 (delayed scaling)").
+enum class RowPrecision : uint8_t { f32, fp16, bf16, fp8, fp4 };
+// Throws ConfigError with the names that are known.
+RowPrecision row_precision(const RunRow& row);
 
 // The run of a row as weft plans it.
 struct RowRun {

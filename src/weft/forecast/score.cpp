@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <regex>
 
 #include "weft/base/error.h"
 #include "weft/forecast/csv.h"
@@ -11,25 +12,38 @@
 namespace weft {
 namespace {
 
-ProductFormat format_of(const RunRow& row) {
-  if (row.precision.find("fp8") != std::string::npos) return ProductFormat::fp8;
-  if (row.precision.find("fp4") != std::string::npos) return ProductFormat::fp4;
+// The row's, or the next that the device has.
+ProductFormat format_of(const RunRow& row, const ClusterSpec& cluster, std::vector<std::string>& notes) {
+  const RowPrecision precision = row_precision(row);
+  const ProductRates& peak = cluster.device.peak;
+  const auto wider = [&](const char* with) {
+    notes.push_back(fmt::format("{} has no rate in {}, planned with {}", cluster.device.name, row.precision, with));
+  };
+  if (precision == RowPrecision::fp4 && peak.fp4 > 0) return ProductFormat::fp4;
+  if (precision == RowPrecision::fp4 && peak.fp8 > 0) wider("fp8");
+  if (precision < RowPrecision::fp8) return ProductFormat::bits16;
+  if (peak.fp8 > 0) return ProductFormat::fp8;
+  wider("16 bits");
   return ProductFormat::bits16;
+}
+
+// "4x100 Gb RoCE per node", "4x Omni-Path (100 Gb/s each) per node", "400 Gb/s per GPU"; 0: it does not say.
+double gigabits_per_node(const std::string& net, int devices) {
+  static const std::regex said(R"((?:([0-9]+)x ?(?:[A-Za-z-]+ )?\(?)?([0-9]{1,6}) ?(?:Gb/s|Gbps|GbE|Gb ))"),
+      per_device(R"(per GPU|per device)");
+  std::smatch found;
+  if (!std::regex_search(net, found, said)) return net.find("4x Omni-Path") != std::string::npos ? 400 : 0;
+  const double links = found[1].matched ? std::stod(found[1]) : 1, of_all = links * std::stod(found[2]);
+  return std::regex_search(net, per_device) ? of_all * devices : of_all;
 }
 
 // What of the row's own says about its network, where that is not its device's usual one.
 void set_network(const RunRow& row, ClusterSpec& cluster) {
-  const std::string& net = row.interconnect;
-  const auto has = [&](std::string_view part) { return net.find(part) != std::string::npos; };
-  const double per_node = has("4x Omni-Path") || has("4x100") ? 400
-                          : has("1600 Gbps")                  ? 1600
-                          : has("400 Gbps per node")          ? 400
-                          : has("800 Gbps per node")          ? 800
-                                                              : 0;
   if (row.gpus_per_node > 0) {
     cluster.domain = std::max(cluster.domain > cluster.devices_per_node ? cluster.domain : 1, int(row.gpus_per_node));
     cluster.devices_per_node = int(row.gpus_per_node);
   }
+  const double per_node = gigabits_per_node(row.interconnect, cluster.devices_per_node);
   if (per_node > 0) cluster.scale_out.bytes_per_s = per_node * 1e9 / 8 / cluster.devices_per_node;
 }
 
@@ -56,14 +70,16 @@ PlannedRow plan_row(const RunRow& row, std::map<std::string, PlannedRow>& known)
     ClusterSpec cluster = preset_of(row.device);
     set_network(row, cluster);
     planned.notes = run.notes;
-    planned.forecast_only = format_of(row) != ProductFormat::bits16 || !row.offload.empty();
+    if (!row.measured_fault.empty()) planned.notes.push_back(row.measured_fault);
+    planned.forecast_only = row_precision(row) >= RowPrecision::fp8 || !row.offload.empty();
+    const ProductFormat format = format_of(row, cluster, planned.notes);
     const std::string key =
         fmt::format("{}{} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {}", to_toml(run.recipe), row.n_layers, row.d_model,
                     row.n_heads, row.n_kv_heads, row.head_dim, row.ffn, row.vocab, row.gated, row.tied_emb,
                     row.moe_experts, row.moe_topk, row.moe_shared, row.moe_ffn, cluster.device.name,
-                    fmt::format("{} {}", row.interconnect, row.gpus_per_node), int(format_of(row)));
+                    fmt::format("{} {}", row.interconnect, row.gpus_per_node), int(format));
     const auto [at, is_new] = known.try_emplace(key, planned);
-    if (is_new) plan_work(run, cluster, format_of(row), at->second);
+    if (is_new) plan_work(run, cluster, format, at->second);
     planned.work = at->second.work;
     planned.bubble_factor = at->second.bubble_factor;
     planned.memory_bytes = at->second.memory_bytes;

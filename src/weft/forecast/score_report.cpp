@@ -147,16 +147,22 @@ nlohmann::json to_json(const ScoreReport& r) {
   return json;
 }
 
+// Of a row that is forecast: what weft does not train, and where it is planned otherwise than it says.
+std::string remarks_of(const PlannedRow& row) {
+  std::string text =
+      row.forecast_only ? "planned only: " + row.row.precision + (row.row.offload.empty() ? "" : ", " + row.row.offload)
+                        : "";
+  for (const std::string& note : row.notes) text += (text.empty() ? "" : "; ") + note;
+  return text;
+}
+
 std::string forecasts_csv(const std::vector<PlannedRow>& rows, const std::vector<RowForecast>& forecasts) {
   std::string text = "id,tokens_per_s_per_gpu,peak_memory_gib,reason\n";
   for (size_t i = 0; i < rows.size(); ++i) {
     const PlannedRow& row = rows[i];
     if (row.reason.empty())
-      text += fmt::format(
-          "{},{:.6g},{:.4g},{}\n", quoted(row.row.id), forecasts[i].tokens_per_s_per_gpu, forecasts[i].peak_memory_gib,
-          row.forecast_only
-              ? quoted("planned only: " + row.row.precision + (row.row.offload.empty() ? "" : ", " + row.row.offload))
-              : "");
+      text += fmt::format("{},{:.6g},{:.4g},{}\n", quoted(row.row.id), forecasts[i].tokens_per_s_per_gpu,
+                          forecasts[i].peak_memory_gib, quoted(remarks_of(row)));
     else
       text += fmt::format("{},,,{}\n", quoted(row.row.id), quoted(row.reason));
   }
