@@ -12,7 +12,7 @@ using testing::Finished;
 using testing::slurp;
 using testing::spill;
 
-const std::string kLonger =
+const std::string kOtherLayouts =
     "[[phase]]\nfrom_step = 4\noptimizer.lr = 5e-4\n{}[[phase]]\nfrom_step = 7\ntrain.global_batch_size = 4\n{}";
 const std::string kDp = "parallel.dp = 2\nparallel.zero_stage = 3\n",
                   kPp = "parallel.dp = 1\nparallel.zero_stage = 0\nparallel.pp = 2\n";
@@ -24,7 +24,7 @@ class PhaseLayouts : public testing::SupervisedRun {
     base_ = slurp(dir_ / "r.toml");
   }
   void put(const std::string& first, const std::string& second) {
-    spill(dir_ / "r.toml", base_ + fmt::format(fmt::runtime(kLonger), first, second));
+    spill(dir_ / "r.toml", base_ + fmt::format(fmt::runtime(kOtherLayouts), first, second));
   }
   // All on one rank.
   std::string whole_weights() {

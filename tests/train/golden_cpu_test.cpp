@@ -175,7 +175,7 @@ TEST_P(GoldenCpuSlow, EveryCaseOnManyLayouts) {
         golden_layouts_for(cases++, [&](size_t i) { return can_run(c, with_settings(kGoldenLayouts[i])); });
     // Sizes that nothing divides (33 tokens, 5 experts, 3 sequences) leave fewer layouts, as each says by name.
     const bool even = divides(c, "seq_len", 8) && divides(c, "global_batch_size", 2) && has_even_experts(c);
-    if (even) EXPECT_GE(chosen.size(), kLayoutsOfACase);
+    if (even) { EXPECT_GE(chosen.size(), kLayoutsOfACase); }
     const auto is_on = [&](const char* axis) {
       return std::any_of(chosen.begin(), chosen.end(), [&](size_t i) { return has_setting(kGoldenLayouts[i], axis); });
     };
