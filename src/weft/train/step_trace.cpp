@@ -1,6 +1,7 @@
 #include "weft/train/step_trace.h"
 
 #include <algorithm>
+#include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "weft/base/error.h"
@@ -45,8 +46,27 @@ void StepTrace::wait_begin(TrainingStep::Watch& watch) {
   };
   watch.ends = [this] { seen_.back().ended_ns = trace_clock_ns(); };
   traced_.wait_clear();
-  barrier(*rank_.mesh.world);
-  origin_ns_ = trace_clock_ns();
+  origin_ns_ = wait_common_moment();
+}
+
+// A moment on this rank's clock that is the same on all. Ranks leave a barrier together but for what else their cores
+// do: how far a clock is from rank 0's is the median of several. Those of one host have one clock, and are not told
+// apart.
+int64_t StepTrace::wait_common_moment() const {
+  constexpr int kBarriers = 9;
+  constexpr double kOneClock_ns = 5e6;
+  Communicator& world = *rank_.mesh.world;
+  std::vector<double> mine, all(size_t(kBarriers * world.size()));
+  for (int i = 0; i < kBarriers; ++i) {
+    barrier(world);
+    mine.push_back(double(trace_clock_ns()));
+  }
+  world.all_gather({mine.data(), DType::f64, {kBarriers}}, {all.data(), DType::f64, {kBarriers * world.size()}}).wait();
+  std::vector<double> apart;
+  for (int i = 0; i < kBarriers; ++i) apart.push_back(mine[size_t(i)] - all[size_t(i)]);
+  std::nth_element(apart.begin(), apart.begin() + kBarriers / 2, apart.end());
+  const double offset = apart[kBarriers / 2];
+  return int64_t(all[kBarriers - 1] + (std::abs(offset) < kOneClock_ns ? 0 : offset));
 }
 
 void StepTrace::end() {

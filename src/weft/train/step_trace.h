@@ -38,6 +38,7 @@ class StepTrace {
   std::vector<Slice> slices(size_t most) const;
   std::vector<Slice> ops() const;
   std::string name_of_instruction(const Seen& seen) const;
+  int64_t wait_common_moment() const;
 
   RankRun& rank_;
   Traced traced_;
