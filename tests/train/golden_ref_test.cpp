@@ -2,20 +2,10 @@
 #include <unistd.h>
 
 #include "train/golden_cases.h"
-#include "weft/ops/ref/ref_backend.h"
+#include "train/reference_machine.h"
 
 namespace weft {
 namespace {
-
-Machine ref_machine() {
-  return {.description = "reference",
-          .threads = 2,
-          .workspace_model = std::make_shared<WorkspaceModel>(),
-          .make_backend = [](Arena&) { return std::make_unique<RefBackend>(2); },
-          .measure_matmul_rate = [](DType) { return 0.0; },
-          .measure_bandwidth = [] { return 0.0; },
-          .make_library_matmuls = {}};
-}
 
 // How far the trace's losses say they are from fp64, in two digits.
 double own_distance(const testing::GoldenCase& c) {
@@ -37,7 +27,7 @@ TEST(GoldenRefSlow, EveryCaseInFp64) {
     if (t.loss < testing::kGoldenNearTies.loss)
       t.loss = std::max(std::min(t.loss, 1e-6), own_distance(c)), t.grad_norm = std::min(t.grad_norm, 4e-6),
       t.tensor_norm = 2e-5, t.term = testing::kGoldenF32.term;
-    testing::expect_golden(c, ref_machine(), {"run.backend=ref", testing::up_to_four(c)}, t);
+    testing::expect_golden(c, testing::reference_machine(2), {"run.backend=ref", testing::up_to_four(c)}, t);
     ++run;
   }
   if (run == 0) GTEST_SKIP() << "the folders have no case that weft can run";

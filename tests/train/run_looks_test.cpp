@@ -3,7 +3,7 @@
 
 #include "support.h"
 #include "train/golden.h"
-#include "weft/ops/ref/ref_backend.h"
+#include "train/reference_machine.h"
 #include "weft/page/trace_view.h"
 #include "weft/page/traffic_map.h"
 #include "weft/plan/run_plan.h"
@@ -15,16 +15,6 @@ namespace weft {
 namespace {
 
 namespace fs = std::filesystem;
-
-Machine machine_of_looks() {
-  return {.description = "reference",
-          .threads = 1,
-          .workspace_model = std::make_shared<WorkspaceModel>(),
-          .make_backend = [](Arena&) { return std::make_unique<RefBackend>(1); },
-          .measure_matmul_rate = [](DType) { return 0.0; },
-          .measure_bandwidth = [] { return 0.0; },
-          .make_library_matmuls = {}};
-}
 
 class RunLooks : public ::testing::Test {
  protected:
@@ -75,7 +65,7 @@ TEST_F(RunLooks, WhatRanksSendIsWhatWasPlannedByAxisAndRankAndTheMatrixAddsUpToI
                                Layout{"parallel.cp=2", "parallel.dp=2", "parallel.zero_stage=3"}}) {
     const std::string run = layout[0] + layout[1];
     const Recipe recipe = recipe_of(run, layout);
-    const Machine machine = machine_of_looks();
+    const Machine machine = testing::reference_machine(1);
     testing::train(recipe, machine);
     const nlohmann::json told = file_of(run, "traffic.json");
     EXPECT_EQ(told["step"], 1);
@@ -98,13 +88,13 @@ TEST_F(RunLooks, WhatRanksSendIsWhatWasPlannedByAxisAndRankAndTheMatrixAddsUpToI
 TEST_F(RunLooks, WhatRanksSendIsToldAgainAtEveryHundredthStepAndNotByOneRank) {
   const Recipe recipe =
       recipe_of("two", {"parallel.dp=2", "train.train_iters=101", "train.seq_length=2", "train.global_batch_size=2"});
-  const Machine machine = machine_of_looks();
+  const Machine machine = testing::reference_machine(1);
   testing::train(recipe, machine);
   const nlohmann::json told = file_of("two", "traffic.json");
   EXPECT_EQ(told["step"], 100);
   sums_as_planned(recipe, machine, told);
   const Recipe one = recipe_of("one", {});
-  testing::train(one, machine_of_looks());
+  testing::train(one, testing::reference_machine(1));
   EXPECT_FALSE(fs::exists(dir_ / "one/traffic.json"));
   EXPECT_EQ(traffic_map(dir_ / "one")["available"], false);
 }
@@ -131,7 +121,7 @@ class TracedRun : public RunLooks {
 
 TEST_F(TracedRun, HasEveryActionOfEveryRankItsInstructionsAndTheirOpsByOneClock) {
   const Recipe recipe = recipe_of("traced", {"parallel.pp=2", "train.trace_interval=2", "train.train_iters=3"});
-  const Machine machine = machine_of_looks();
+  const Machine machine = testing::reference_machine(1);
   testing::train(recipe, machine);
   const nlohmann::json trace = file_of("traced", "trace.json");
   EXPECT_EQ(trace["traceEvents"][0]["args"]["step"], 2);
@@ -172,7 +162,7 @@ TEST_F(TracedRun, LearnsTheSameToTheBitAndAnotherStepIsNotTraced) {
   traced.push_back("train.trace_interval=2");
   for (const auto& [run, settings] : {std::pair("plain", layout), {"traced", traced}}) {
     const Recipe recipe = recipe_of(run, settings);
-    testing::train(recipe, machine_of_looks());
+    testing::train(recipe, testing::reference_machine(1));
   }
   const auto a = read_metrics(dir_ / "plain/metrics.jsonl").steps,
              b = read_metrics(dir_ / "traced/metrics.jsonl").steps;
@@ -185,7 +175,7 @@ TEST_F(TracedRun, LearnsTheSameToTheBitAndAnotherStepIsNotTraced) {
 
 TEST_F(TracedRun, ThePageShowsWholeStepsThinnedAndEveryOpWhenItLooksCloser) {
   const Recipe recipe = recipe_of("traced", {"parallel.pp=2", "train.trace_interval=2"});
-  testing::train(recipe, machine_of_looks());
+  testing::train(recipe, testing::reference_machine(1));
   const Slices ops = slices_of(file_of("traced", "trace.json"), 1, 2);
   TraceView view(dir_ / "traced");
   const nlohmann::json whole = view.json({});
@@ -213,7 +203,7 @@ TEST_F(RunLooks, SamplesAreWhatTheCheckpointsOfThoseStepsWriteOnLayouts) {
         recipe_of(layout, {layout, "train.seq_length=32", "train.train_iters=5", "train.sample_interval=2",
                            "optimizer.lr=0.01", R"(train.sample_prompts=["of ", "What is"])", "data.tokenizer=byte",
                            "checkpoint.save_interval=2", "checkpoint.keep_latest=0"});
-    const Machine machine = machine_of_looks();
+    const Machine machine = testing::reference_machine(1);
     testing::train(recipe, machine);
     std::istringstream lines(testing::slurp(dir_ / layout / "samples.jsonl"));
     std::string line;

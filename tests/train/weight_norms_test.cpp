@@ -3,8 +3,8 @@
 
 #include "support.h"
 #include "train/golden.h"
+#include "train/reference_machine.h"
 #include "weft/apps/backends.h"
-#include "weft/ops/ref/ref_backend.h"
 
 namespace weft {
 namespace {
@@ -13,16 +13,6 @@ namespace fs = std::filesystem;
 using NormLines = std::vector<nlohmann::json>;
 
 const fs::path kNormModels = fs::path(testing::kSourceDir) / "tests/golden";
-
-Machine machine_of_norms() {
-  return {.description = "reference",
-          .threads = 1,
-          .workspace_model = std::make_shared<WorkspaceModel>(),
-          .make_backend = [](Arena&) { return std::make_unique<RefBackend>(1); },
-          .measure_matmul_rate = [](DType) { return 0.0; },
-          .measure_bandwidth = [] { return 0.0; },
-          .make_library_matmuls = {}};
-}
 
 class WeightNormsRun : public ::testing::Test {
  protected:
@@ -41,7 +31,8 @@ class WeightNormsRun : public ::testing::Test {
                                  "optimizer.lr_warmup_iters=1"};
     all.insert(all.end(), more.begin(), more.end());
     const Recipe recipe = testing::golden_recipe(kNormModels / model, dir_ / run, all);
-    testing::train(recipe, recipe.run.backend == BackendKind::ref ? machine_of_norms() : machine_for(recipe));
+    testing::train(recipe,
+                   recipe.run.backend == BackendKind::ref ? testing::reference_machine(1) : machine_for(recipe));
   }
   NormLines lines_in(const std::string& run, const std::string& file) const {
     NormLines lines;

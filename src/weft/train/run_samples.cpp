@@ -18,14 +18,10 @@ constexpr int64_t kSampledTokens = 64;
 
 RunSamples::RunSamples(const Recipe& r, const ModelSpec& model) {
   if (r.train.sample_interval == 0) return;
-  const ModelTokenizer name = tokenizer_of_model(r.model.path, r, "auto");
-  if (!name.note.empty())
-    notes_.push_back(
-        fmt::format("note: train.sample_prompts: {} holds no tokenizer: prompts are read as bytes, which is a guess; "
-                    "data.tokenizer names another",
-                    r.model.path));
+  OpenedTokenizer reader = reader_of_run(r, model, "train.sample_prompts", "prompts");
+  if (!reader.note.empty()) notes_.push_back(std::move(reader.note));
   prompts_ = r.train.sample_prompts;
-  tokenizer_ = open_tokenizer(name.name, r.model.path, model.vocab_size);
+  tokenizer_ = std::move(reader.tokenizer);
   int64_t longest = 0;
   for (const std::string& prompt : prompts_) {
     std::vector<int32_t>& ids = asked_.open.prompts.emplace_back();

@@ -63,13 +63,9 @@ RunTasks::RunTasks(const Recipe& r, const ModelSpec& model) {
   const QuestionsSpec spec = questions_of(r);
   const FoundTasks found = find_tasks(spec);
   judging_ = judging_of(r.eval, found);
-  const ModelTokenizer name = tokenizer_of_model(r.model.path, r, "auto");
-  if (!name.note.empty())
-    notes_.push_back(
-        fmt::format("note: eval.tasks: {} holds no tokenizer: questions are read as bytes, which is a "
-                    "guess; data.tokenizer names another",
-                    r.model.path));
-  tokenizer_ = open_tokenizer(name.name, r.model.path, model.vocab_size);
+  OpenedTokenizer reader = reader_of_run(r, model, "eval.tasks", "questions");
+  if (!reader.note.empty()) notes_.push_back(std::move(reader.note));
+  tokenizer_ = std::move(reader.tokenizer);
   asked_ = ask(found, spec, *tokenizer_);
   texts_ = all_texts(asked_);
   for (std::string& note : truncation_notes(asked_, spec)) notes_.push_back(std::move(note));

@@ -9,7 +9,6 @@
 #include "weft/gguf/gguf_file.h"
 #include "weft/models/peft.h"
 #include "weft/plan/teacher.h"
-#include "weft/tokenize/tokenizer.h"
 #include "weft/train/checkpoint_state.h"
 #include "weft/train/data_files.h"
 
@@ -375,6 +374,18 @@ ModelTokenizer tokenizer_of_model(const fs::path& folder, const std::optional<Re
           .note = fmt::format("{}: holds no tokenizer: text is read as bytes, which is a guess; --tokenizer PATH names "
                               "another, --tokenizer byte says that it is right",
                               folder.string())};
+}
+
+OpenedTokenizer reader_of_run(const Recipe& recipe, const ModelSpec& model, const std::string& key,
+                              const std::string& what) {
+  const std::string& folder = recipe.model.path;
+  const ModelTokenizer name = tokenizer_of_model(folder, recipe, "auto");
+  OpenedTokenizer reader{.tokenizer = open_tokenizer(name.name, folder, model.vocab_size), .note = {}};
+  if (!name.note.empty())
+    reader.note = fmt::format(
+        "note: {}: {} holds no tokenizer: {} are read as bytes, which is a guess; data.tokenizer names another", key,
+        folder, what);
+  return reader;
 }
 
 std::vector<std::string> other_tokenizers(const std::vector<DatasetTokenizer>& datasets,

@@ -3,12 +3,15 @@
 #pragma once
 #include <filesystem>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "weft/models/model_spec.h"
 #include "weft/pipeline/provenance.h"
 #include "weft/recipe/recipe.h"
+#include "weft/tokenize/tokenizer.h"
 #include "weft/train/checkpoint_companions.h"
 
 namespace weft {
@@ -51,6 +54,15 @@ struct ModelTokenizer {
 // Throws ConfigError where the run's data was made with a tokenizer that cannot be had any more.
 ModelTokenizer tokenizer_of_model(const std::filesystem::path& folder, const std::optional<Recipe>& trained,
                                   const std::string& given);
+
+// The tokenizer by which a run reads `what` ("prompts") of the setting `key`; and a note for the user where there is
+// none beside the model. Throws as tokenizer_of_model and open_tokenizer.
+struct OpenedTokenizer {
+  std::unique_ptr<Tokenizer> tokenizer;
+  std::string note;  // or empty
+};
+OpenedTokenizer reader_of_run(const Recipe& recipe, const ModelSpec& model, const std::string& key,
+                              const std::string& what);
 
 // A line for each of the datasets that were made with another tokenizer than this one; none where it is a guess, or
 // cannot be read.

@@ -19,7 +19,7 @@ class StepTrace {
   // ranks begin together, and their times count from there.
   void wait_begin(TrainingStep::Watch& watch);
   void end();  // behind the step
-  // The trace of all ranks, which Perfetto reads, with an event a line (docs/formats/metrics.md): at most
+  // The trace of all ranks, which Perfetto reads, with an event a line (docs/watch.md): at most
   // `most_events`, of which ops are left out, the shortest first. Only rank 0 has it. Collective. Blocks.
   std::string wait_gather(int64_t step, int64_t most_events = 150'000) const;
 
