@@ -2,10 +2,19 @@
 
 #include <algorithm>
 #include <chrono>
+#include <thread>
+
+#include "weft/base/threads.h"
 
 namespace weft {
+namespace {
 
-LocalHub::LocalHub(int ranks) : seats_(size_t(ranks)), watch_(ranks) {}
+// About what it takes to wake a thread that sleeps on an idle core: a rank looks for news so long before it sleeps.
+constexpr auto kLook = std::chrono::microseconds(100);
+
+}  // namespace
+
+LocalHub::LocalHub(int ranks) : seats_(size_t(ranks)), crowded_(ranks > usable_cores()), watch_(ranks) {}
 
 void LocalHub::begin(int rank, std::shared_ptr<Operation> operation) {
   Lock lock(mutex_);
@@ -49,6 +58,12 @@ void LocalHub::sleep(Lock& lock, int rank, const CommCall& call) {
   const auto over = [&] { return seat.events != seat.seen || !failure_.empty(); };
   if (over()) return;
   watch_.waits(rank, call);
+  if (!crowded_) {
+    lock.unlock();
+    const bool goes_on = has_news_soon(seat);
+    lock.lock();
+    if (goes_on) return watch_.goes_on(rank);
+  }
   int64_t seen = watch_.changes();
   for (int still = 0; !over();) {
     if (seat.news.wait_for(lock, 1s) == std::cv_status::no_timeout) continue;
@@ -57,6 +72,14 @@ void LocalHub::sleep(Lock& lock, int rank, const CommCall& call) {
     if (still == kStill && !over()) set_failure("the ranks wait for each other, and none can go on: " + watch_.stuck());
   }
   watch_.goes_on(rank);
+}
+
+// Whoever else wants the core meanwhile gets it.
+bool LocalHub::has_news_soon(const Seat& seat) const {
+  using Clock = std::chrono::steady_clock;
+  for (const Clock::time_point until = Clock::now() + kLook; Clock::now() < until; std::this_thread::yield())
+    if (seat.events != seat.seen) return true;
+  return false;
 }
 
 // For a rank that has not woken up yet.

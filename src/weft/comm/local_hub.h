@@ -75,6 +75,7 @@ class LocalHub {
   };
   bool advance_all(Lock& lock, Seat& seat);
   void sleep(Lock& lock, int rank, const CommCall& call);
+  bool has_news_soon(const Seat& seat) const;  // of its own thread, without the lock
   void set_failure(const std::string& why);
   bool has_news() const;
   void check_alive() const {
@@ -83,6 +84,7 @@ class LocalHub {
 
   std::mutex mutex_;
   std::deque<Seat> seats_;
+  const bool crowded_;  // more ranks than cores
   RankWatch watch_;
   int moving_ = 0;  // ranks that are in `move`
   std::condition_variable still_;
