@@ -14,6 +14,12 @@ namespace weft {
 namespace {
 
 namespace fs = std::filesystem;
+using testing::Finished;
+using testing::placed_in;
+using testing::slurp;
+using testing::spill;
+using testing::TempDir;
+using testing::weft;
 
 double cpu_seconds_of_children() {
   struct rusage used = {};
@@ -21,12 +27,6 @@ double cpu_seconds_of_children() {
   return double(used.ru_utime.tv_sec + used.ru_stime.tv_sec) +
          1e-6 * double(used.ru_utime.tv_usec + used.ru_stime.tv_usec);
 }
-using testing::Finished;
-using testing::placed_in;
-using testing::slurp;
-using testing::spill;
-using testing::TempDir;
-using testing::weft;
 
 // A tokenizer of words.
 constexpr const char* kWordTokenizer = R"({"pre_tokenizer": {"type": "Whitespace"}, "model": {"type": "WordLevel",

@@ -9,7 +9,8 @@
 namespace weft {
 namespace {
 
-// About what it takes to wake a thread that sleeps on an idle core: a rank looks for news so long before it sleeps.
+// So long a rank looks for news before it sleeps: some wake-ups, of 11 us each where its gain was measured
+// (docs/benchmarks.md, "Text on two ranks").
 constexpr auto kLook = std::chrono::microseconds(100);
 
 }  // namespace
