@@ -103,6 +103,9 @@ TEST(Attempts, OneThatWasMovedIsNeitherAFailureNorProgress) {
   EXPECT_TRUE(attempts.judge(moved, false).again);
   EXPECT_EQ(attempts.judge(moved, true).delay_s, 0);
   EXPECT_EQ(attempts.judge(ended_by(SIGKILL), false).status, 93);
+  moved.to_yield = true;
+  EXPECT_EQ(cause_of(moved), AttemptCause::yielded);
+  EXPECT_TRUE(Attempts(1).judge(moved, false).again);
   moved.asked = true;
   EXPECT_EQ(Attempts(3).judge(moved, true).status, 75) << "somebody asked it to stop as well";
 }
@@ -182,6 +185,22 @@ TEST_F(SuperviseSlow, AskedToStopItSavesAndTheSameCommandGoesOn) {
   EXPECT_TRUE(fs::exists(dir_ / "r/checkpoints/step-6")) << f.err;
   ASSERT_EQ(supervise("r", "", {"checkpoint.save_interval=0"}).status, 0);
   EXPECT_EQ(weights_of("r"), whole);
+}
+
+// A save of a checkpoint, a text that was being tokenized, a file that was being replaced.
+TEST_F(Supervise, WhatAKilledRunWasWritingIsGoneWhenItGoesOn) {
+  ASSERT_NE(supervise("r", "kill@step:0:5", {"--attempts", "1"}).status, 2);
+  const fs::path run = dir_ / "r";
+  const std::vector<fs::path> cut_off{run / "checkpoints/step-3.tmp", run / "tokens/text.bin.tmp-a1b2c3",
+                                      run / "reference.bin.tmp-zzzzzz"};
+  for (const fs::path& one : cut_off) {
+    fs::create_directories(one.parent_path());
+    testing::spill(one, "half");
+  }
+  testing::spill(run / "tokens/mine.tmp-notes", "kept");
+  ASSERT_EQ(supervise("r", "", {"train.train_iters=14"}).status, 0);
+  for (const fs::path& one : cut_off) EXPECT_FALSE(fs::exists(one)) << one;
+  EXPECT_TRUE(fs::exists(run / "tokens/mine.tmp-notes"));
 }
 
 TEST_F(SuperviseSlow, NoProcessOutlivesTheSupervisor) {

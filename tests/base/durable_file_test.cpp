@@ -84,6 +84,14 @@ TEST(DurableFile, WritesOverWhatACrashLeft) {
   EXPECT_EQ(entries_in(dir.path()), 1);
 }
 
+TEST(DurableFile, KnowsWhatAKilledProgramLeftByItsName) {
+  EXPECT_TRUE(is_cut_off("a.bin.tmp-x3fz0q"));
+  EXPECT_TRUE(is_cut_off("a.bin.tmp-x3fz0q", "a.bin"));
+  EXPECT_FALSE(is_cut_off("a.bin.tmp-x3fz0q", "b.bin"));
+  for (const char* other : {"a.bin", "a.tmp-long-ago", "tmp-x3fz0q", "a.tmp", ".tmp", ""})
+    EXPECT_FALSE(is_cut_off(other)) << other;
+}
+
 TEST(DurableFile, NamesThePathTheReasonAndWhatToDo) {
   TempDir dir;
   const std::string message = error_of<FileError>([&] { write_file_durably(dir / "none" / "a", "x"); });

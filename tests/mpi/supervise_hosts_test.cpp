@@ -1,10 +1,12 @@
 // `weft supervise` with ranks as processes, beside a program that stands for mpirun.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdlib>
 
 #include "apps/small_run.h"
 #include "mpi/mpi_job.h"
+#include "weft/apps/rank_processes.h"
 #include "weft/base/host_name.h"
 
 namespace weft {
@@ -92,6 +94,40 @@ TEST_F(SuperviseHosts, AHostTooManyIsASpareThatTakesThePlaceOfOneThatIsLost) {
   EXPECT_EQ(fleet.back()["lost"], nlohmann::json{"lost.invalid"});
   EXPECT_TRUE(events_of("r", "waiting").empty());
   EXPECT_TRUE(weights_of("r") == weights_of("two"));
+}
+
+using SuperviseHostsSlow = SuperviseHosts;
+
+// Also where mpirun was stopped, and cannot hear that its parent is gone.
+TEST_F(SuperviseHostsSlow, RanksOfAKilledSupervisorEndOrAreEndedByTheNextOne) {
+  WEFT_NEEDS_MPIRUN();
+  const std::vector<std::string> two{"run.ranks=mpi", "parallel.dp=2"};
+  std::string slow;
+  for (int step = 2; step < 12; ++step) slow += fmt::format("{}slow@step:0:{}", step > 2 ? "," : "", step);
+  for (const bool stopped : {false, true}) {
+    const std::string name = stopped ? "stopped" : "plain";
+    fail_by(slow);
+    testing::Process process({.args = words(name, two)});
+    ASSERT_TRUE(testing::wait_until([&] { return records_of(name) >= 2; }, 6000));
+    const std::vector<RankProcessHere> all = below(process.id(), processes_here());
+    ASSERT_EQ(std::count_if(all.begin(), all.end(), [](const RankProcessHere& p) { return p.rank >= 0; }), 2);
+    for (const RankProcessHere& p : all)
+      if (stopped && p.rank < 0 && p.parent != process.id()) ::kill(p.id, SIGSTOP);  // mpirun
+    process.send(SIGKILL);
+    process.wait();
+    const auto none_left = [&] {
+      const std::vector<RankProcessHere> now = processes_here();
+      return std::none_of(now.begin(), now.end(), [&](const RankProcessHere& p) {
+        return p.supervisor > 0 && !p.ended &&
+               std::any_of(all.begin(), all.end(), [&](const RankProcessHere& q) { return q.id == p.id; });
+      });
+    };
+    EXPECT_EQ(testing::wait_until(none_left, stopped ? 200 : 4000), !stopped);
+    const testing::Finished f = supervise(name, "", two);
+    EXPECT_EQ(f.status, 0) << f.err;
+    EXPECT_TRUE(testing::wait_until(none_left));
+    if (stopped) EXPECT_SAYS(f.err, "of a run whose supervisor is gone");
+  }
 }
 
 // One rank as a thread, and two as processes behind it.

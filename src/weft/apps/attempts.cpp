@@ -12,9 +12,9 @@
 namespace weft {
 
 std::string_view name_of(AttemptCause cause) {
-  constexpr std::string_view kNames[] = {"finished",      "preempted",     "moved",       "usage",       "hang",
-                                         "out_of_memory", "killed",        "corrupted",   "not_finite",  "spikes",
-                                         "not_saved",     "no_checkpoint", "wrong_world", "ended_early", "failed"};
+  constexpr std::string_view kNames[] = {
+      "finished",  "preempted",  "moved",  "yielded",   "usage",         "hang",        "out_of_memory", "killed",
+      "corrupted", "not_finite", "spikes", "not_saved", "no_checkpoint", "wrong_world", "ended_early",   "failed"};
   return kNames[size_t(cause)];
 }
 
@@ -36,7 +36,8 @@ AttemptCause cause_of(const AttemptEnd& end) {
       return end.last.section == RunSection::finished ? AttemptCause::finished : AttemptCause::ended_early;
     case kExitPreempted:
     case kExitInterrupted:
-      return end.to_move && !end.asked ? AttemptCause::moved : AttemptCause::preempted;
+      if (!end.to_move || end.asked) return AttemptCause::preempted;
+      return end.to_yield ? AttemptCause::yielded : AttemptCause::moved;
     case kExitUsage:
       return AttemptCause::usage;
     case kExitHang:
@@ -85,6 +86,7 @@ std::string text_of(AttemptCause cause, const AttemptEnd& end) {
     case AttemptCause::finished:
     case AttemptCause::preempted:
     case AttemptCause::moved:
+    case AttemptCause::yielded:
       return std::string(name_of(cause));
     default:
       return fmt::format("ended with status {}", WEXITSTATUS(end.raw));
@@ -103,7 +105,7 @@ std::string reason_of(const AttemptEnd& end) {
 Attempts::Verdict Attempts::judge(const AttemptEnd& end, bool progressed) {
   const AttemptCause cause = cause_of(end);
   ++judged_;
-  if (cause == AttemptCause::moved) return {.again = true, .delay_s = 0, .status = 0};
+  if (cause == AttemptCause::moved || cause == AttemptCause::yielded) return {.again = true, .delay_s = 0, .status = 0};
   without_progress_ = progressed ? 0 : without_progress_ + 1;
   if (cause == AttemptCause::finished) return {.status = kExitOk};
   if (end.asked) {

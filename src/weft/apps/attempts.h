@@ -12,6 +12,7 @@ enum class AttemptCause : uint8_t {
   finished,
   preempted,      // asked to stop, and saved; or before there was anything to save
   moved,          // asked to save, to go on with other ranks
+  yielded,        // asked to save, for another run of this machine, and to go on behind it
   usage,          // a recipe or command that cannot be run
   hang,           // ended by itself, or by the supervisor
   out_of_memory,  // killed, while the kernel killed for want of memory

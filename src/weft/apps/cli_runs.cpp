@@ -210,6 +210,15 @@ Command add_runs_gc(CLI::App& runs) {
   return {app, [o] { return run_runs_gc(*o); }, kRunsGroup};
 }
 
+Command add_runs_queue(CLI::App& runs) {
+  auto o = std::make_shared<RunsQueueOptions>();
+  CLI::App* app = runs.add_subcommand("queue", "The supervised runs that wait for each other on this machine");
+  app->add_option("folder", o->folder, "As their recipes have it in run.queue")->required()->type_name("FOLDER");
+  app->add_flag("--json", o->json, "Print JSON");
+  app->footer("Example:\n  weft runs queue /var/tmp/weft-queue");
+  return {app, [o] { return run_runs_queue(*o); }, kRunsGroup};
+}
+
 }  // namespace
 
 std::vector<Command> add_runs(CLI::App& weft) {
@@ -217,7 +226,7 @@ std::vector<Command> add_runs(CLI::App& weft) {
   runs->require_subcommand(1);
   return {add_new(weft),        add_doctor(weft),        add_watch(weft),      add_report(weft),
           add_runs_list(*runs), add_runs_scan(*runs),    add_runs_show(*runs), add_runs_diff(*runs),
-          add_runs_best(*runs), add_runs_lineage(*runs), add_runs_gc(*runs)};
+          add_runs_best(*runs), add_runs_lineage(*runs), add_runs_gc(*runs),   add_runs_queue(*runs)};
 }
 
 }  // namespace weft

@@ -11,6 +11,7 @@
 #include <iterator>
 #include <optional>
 
+#include "weft/apps/supervised_attempt.h"
 #include "weft/base/host_name.h"
 
 namespace weft {
@@ -46,12 +47,15 @@ std::optional<RankProcessHere> process_at(const fs::path& folder) {
   const std::string stat = whole(folder / "stat");
   const size_t name_end = stat.rfind(") ");  // proc(5): "123 (name) S parent ..."
   if (name_end == std::string::npos || name_end + 4 >= stat.size()) return {};
-  RankProcessHere p{.id = *id, .stopped = stat[name_end + 2] == 'T'};
+  RankProcessHere p{.id = *id, .stopped = stat[name_end + 2] == 'T', .ended = stat[name_end + 2] == 'Z'};
   p.parent = std::atoi(stat.c_str() + name_end + 4);
   const std::string environment = whole(folder / "environ");
   for (const char* name : {"OMPI_COMM_WORLD_RANK", "PMIX_RANK"})
     if (const auto rank = variable(environment, name); rank && p.rank < 0) p.rank = number_in(*rank).value_or(-1);
   p.job = variable(environment, "PMIX_NAMESPACE").value_or("");
+  constexpr std::string_view kProc = "/proc/";  // a descriptor of its supervisor's
+  if (const auto file = variable(environment, kHeartbeatFile); file && file->starts_with(kProc))
+    p.supervisor = std::atoi(file->c_str() + kProc.size());
   return p;
 }
 

@@ -12,8 +12,10 @@ namespace weft {
 struct RankProcessHere {
   pid_t id = 0, parent = 0;
   bool stopped = false;  // by a signal
+  bool ended = false;    // and its parent has not asked how
   int rank = -1;         // -1: of none, as far as can be seen
   std::string job = {};  // of the launcher's name for it; empty where it has none
+  pid_t supervisor = 0;  // of a supervised attempt; 0: of none
 };
 // All processes of this host that this one may look at.
 std::vector<RankProcessHere> processes_here();

@@ -60,4 +60,10 @@ struct RunsGcOptions : RunsOptions {
 };
 int run_runs_gc(const RunsGcOptions& options);
 
+struct RunsQueueOptions {
+  std::string folder;  // as run.queue has it
+  bool json = false;
+};
+int run_runs_queue(const RunsQueueOptions& options);
+
 }  // namespace weft

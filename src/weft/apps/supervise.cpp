@@ -13,7 +13,10 @@
 #include "weft/apps/fleet.h"
 #include "weft/apps/launch.h"
 #include "weft/apps/next_ranks.h"
+#include "weft/apps/orphans.h"
+#include "weft/apps/run_queue.h"
 #include "weft/base/error.h"
+#include "weft/base/threads.h"
 #include "weft/plan/layout.h"
 #include "weft/recipe/recipe_phases.h"
 #include "weft/records/clock.h"
@@ -24,6 +27,8 @@ namespace weft {
 namespace {
 
 namespace fs = std::filesystem;
+
+constexpr double kQueueLook_s = 0.2;
 
 class Supervisor {
  public:
@@ -38,17 +43,20 @@ class Supervisor {
     if (o.force) command_.push_back("--force");
     command_.push_back(o.recipe);
     command_.insert(command_.end(), o.overrides.begin(), o.overrides.end());
+    if (!recipe.run.queue.empty()) queue_.emplace(recipe.run.queue, recipe.run.dir, recipe.run.priority);
   }
 
   // Returns the exit status.
   int supervise() {
+    reclaim();
     Attempts attempts(o_.attempts);
     for (int number = 1;; ++number) {
       const std::vector<fs::path> before = checkpoint_folders(run_);
       begin_layout(step_of_last(before));
-      if (!settle_ranks(number > 1)) return stop_between();
+      if (!settle_ranks_and_place(number > 1)) return stop_between();
       tell_start(number, step_of_last(before));
       AttemptEnd end = run_attempt(spec(number), limits_, requests_);
+      end.to_yield = give_way();
       const std::vector<fs::path> now = checkpoint_folders(run_);
       end.to_move = end.to_move || (has_new(before, now) && changes_layout_at(recipe_, end.last.step));
       const int64_t after = step_of_last(now);
@@ -96,12 +104,106 @@ class Supervisor {
 
   AttemptSpec spec(int number) {
     AttemptSpec attempt{.command = command_, .number = number, .strangers = strangers_, .hang_s = o_.hang_s};
+    attempt.is_to_move = [this] { return is_to_yield() || is_to_move(); };
     if (!ranks_) return attempt;
     const std::vector<std::string> settings = settings_between(recipe_, ranks_->layout.recipe);
     attempt.command.insert(attempt.command.end(), settings.begin(), settings.end());
     if (!ranks_->hosts.empty()) attempt.hosts = to_string(ranks_->hosts);
-    attempt.is_to_move = [this] { return is_to_move(); };
     return attempt;
+  }
+
+  // Finds out which ranks there are, and waits for their place on this machine; by then they may be others. False:
+  // asked to stop meanwhile.
+  bool settle_ranks_and_place(bool after_an_attempt) {
+    while (settle_ranks(after_an_attempt)) {
+      if (!queue_ || queue_->has(cores_here())) return true;
+      if (!wait_for_place(cores_here())) return false;
+    }
+    return false;
+  }
+  // That the next attempt takes of this machine.
+  int64_t cores_here() const {
+    const Recipe& next = ranks_ ? ranks_->layout.recipe : recipe_;
+    const int64_t all = usable_cores();
+    if (next.run.threads == 0 || next.run.backend == BackendKind::cuda) return all;
+    const bool on_hosts = ranks_ && !ranks_->hosts.empty();  // this one first
+    const int64_t ranks = on_hosts ? ranks_->hosts[0].slots : int64_t(mesh_sizes_of(next).world());
+    return std::min(all, ranks * next.run.threads);
+  }
+  bool wait_for_place(int64_t cores) {
+    const double began = now_s();
+    bool told = false;
+    while (!try_place(cores)) {
+      if (!std::exchange(told, true)) tell_queued();
+      if (!wait(kQueueLook_s)) return false;
+    }
+    events_.add("placed", {{"cores", queue_->self().cores}, {"waited_s", now_s() - began}});
+    if (told) say(fmt::format("has its place in the queue, after {:.0f} s", now_s() - began));
+    return true;
+  }
+  bool try_place(int64_t cores) {
+    try {
+      const bool placed = queue_->try_take(cores);
+      tell_reclaimed();
+      queue_problem_.clear();
+      return placed;
+    } catch (const FileError& e) { tell_queue_problem(e.what()); }
+    return false;
+  }
+  // Whether the run that goes on is to save, for another of higher priority.
+  bool is_to_yield() {
+    if (!queue_ || now_s() < next_queue_look_s_) return false;
+    next_queue_look_s_ = now_s() + kQueueLook_s;
+    try {
+      yields_to_ = queue_->who_needs_it();
+      tell_reclaimed();
+      queue_problem_.clear();
+    } catch (const FileError& e) { tell_queue_problem(e.what()); }
+    if (!yields_to_) return false;
+    events_.add("yielding", {{"to", yields_to_->run}, {"priority", yields_to_->priority}});
+    say(fmt::format("gives way to {}, of priority {}: it saves, and waits", yields_to_->run, yields_to_->priority));
+    return true;
+  }
+  // After an attempt. Whether it was to.
+  bool give_way() {
+    if (!yields_to_) return false;
+    queue_->give_back();
+    yields_to_.reset();
+    return true;
+  }
+  void tell_queued() {
+    std::vector<std::string> before;
+    for (const QueuedRun& r : queue_->runs()) {
+      if (r.run == queue_->self().run) break;
+      before.push_back(r.run);
+    }
+    const QueuedRun& self = queue_->self();
+    events_.add("queued",
+                {{"queue", recipe_.run.queue}, {"priority", self.priority}, {"cores", self.cores}, {"behind", before}});
+    say(fmt::format("waits in the queue {} for {} core{}, behind {}", recipe_.run.queue, self.cores,
+                    self.cores == 1 ? "" : "s",
+                    before.empty() ? "nobody" : fmt::format("{}", fmt::join(before, ", "))));
+  }
+  void tell_queue_problem(const std::string& problem) {
+    if (std::exchange(queue_problem_, problem) != problem) say(problem + "; the queue is looked at again");
+  }
+  void tell_reclaimed() {
+    for (const QueuedRun& r : queue_->take_reclaimed()) {
+      events_.add("reclaimed", {{"place_of", r.run}, {"process", r.process}});
+      say(fmt::format("takes {} out of the queue: its supervisor, process {}, is gone", r.run, r.process));
+    }
+  }
+  // What runs that were killed have left on this machine.
+  void reclaim() {
+    OrphanPlaces places;
+    std::error_code error;
+    if (const fs::path temporary = fs::temp_directory_path(error); !error) places.temporary = temporary;
+    const Orphans found = reclaim_orphans(places);
+    if (found.processes.empty() && found.files.empty()) return;
+    events_.add("reclaimed", {{"processes", found.processes}, {"files", found.files}});
+    for (const auto process : found.processes)
+      say(fmt::format("has ended process {}, of a run whose supervisor is gone", process));
+    for (const std::string& file : found.files) say(fmt::format("has removed {}, of ranks that are gone", file));
   }
 
   // Finds out which ranks there are, and waits until they are enough. False: asked to stop meanwhile.
@@ -118,6 +220,7 @@ class Supervisor {
         ranks_ = std::move(next);
         return true;
       }
+      if (queue_) queue_->give_back();
       if (!std::exchange(told, true)) tell_waiting(*available);
       constexpr double kLeast_s = 0.2;
       if (!wait(std::max(kLeast_s, recipe_.fleet.poll_seconds))) return false;
@@ -212,6 +315,10 @@ class Supervisor {
   std::vector<std::string> command_;
   Fleet fleet_;
   std::optional<NextRanks> ranks_;  // of the attempt; none: those of the recipe, as nothing tells of others
+  std::optional<QueuePlace> queue_;
+  std::optional<QueuedRun> yields_to_;  // as soon as the attempt has saved
+  double next_queue_look_s_ = 0;
+  std::string queue_problem_;
   nlohmann::json told_fleet_;
 };
 
@@ -228,6 +335,7 @@ int run_supervise(const SuperviseOptions& o) {
                     launched.by, launched.rank, launched.world));
   const Recipe recipe = read_recipe(o.recipe, o.overrides, true);
   const FileModes modes(recipe.run.is_private);
+  check_queue_keys(recipe, /*is_supervised=*/true);
   refuse_open_run_folder(recipe);  // before events go there
   return Supervisor(o, recipe).supervise();
 }

@@ -45,7 +45,8 @@ struct AttemptEnd {
   std::optional<Hang> hang;
   std::optional<ToldError> error;
   bool out_of_memory = false;  // the kernel has killed for want of memory meanwhile
-  bool to_move = false;        // it was asked to save and end, to go on with other ranks
+  bool to_move = false;        // it was asked to save and end, to go on with other ranks, or later
+  bool to_yield = false;       // that was for another run of this machine
   // The supervisor was asked to stop, and has passed it on; and then to end at once.
   bool asked = false, by_interrupt = false, at_once = false;
 };
@@ -76,7 +77,7 @@ struct AttemptSpec {
   int number = 1;
   std::set<pid_t> strangers = {};  // children of this process that are not of the run
   std::string hosts = {};          // to start ranks on, as kHosts has them; empty: it is not told
-  // Asked again and again once there are steps: whether it is to save and end, to go on with other ranks.
+  // Asked again and again once there are steps: whether it is to save and end, to go on with other ranks, or later.
   std::function<bool()> is_to_move = [] { return false; };
   double hang_s = 30;  // SectionLimits::least_s, for the run
 };

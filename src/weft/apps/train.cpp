@@ -18,6 +18,7 @@
 #include "weft/apps/launcher.h"
 #include "weft/apps/ranks.h"
 #include "weft/apps/run_page.h"
+#include "weft/apps/run_queue.h"
 #include "weft/apps/stop_signal.h"
 #include "weft/apps/supervised_attempt.h"
 #include "weft/base/error.h"
@@ -423,7 +424,10 @@ Recipe read_recipe_to_go_on(const TrainOptions& options, const Launched& launche
 int train_launched(const TrainOptions& options, const Launched& launched) {
   const Recipe recipe = read_recipe_to_go_on(options, launched);
   const FileModes modes(recipe.run.is_private);
-  if (recipe.run.supervise && !environment(kHeartbeatFile) && !environment(kHasLauncher)) return supervise_run(options);
+  if (!environment(kHeartbeatFile) && !environment(kHasLauncher)) {
+    if (recipe.run.supervise) return supervise_run(options);
+    check_queue_keys(recipe, /*is_supervised=*/false);
+  }
   if (recipe.adapter.kind != AdapterKind::none && recipe.model.init == InitChoice::random)
     throw ConfigError(fmt::format(
         "model.init = \"random\" cannot run with adapter.kind = \"{}\": checkpoints would be of a base "

@@ -133,6 +133,13 @@ int create_own(std::string& name) {
 
 }  // namespace
 
+bool is_cut_off(std::string_view name, std::string_view of) {
+  constexpr std::string_view kMark = ".tmp-";
+  constexpr size_t kLetters = 6;  // of create_own
+  const size_t stem = name.size() - std::min(name.size(), kMark.size() + kLetters);
+  return name.substr(stem).starts_with(kMark) && (of.empty() || name.substr(0, stem) == of);
+}
+
 DurableFile::DurableFile(fs::path path, TemporaryName name)
     : name_(name),
       path_(std::move(path)),

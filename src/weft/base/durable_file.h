@@ -13,6 +13,10 @@ namespace weft {
 enum class TemporaryName : uint8_t { one, own };
 inline constexpr TemporaryName kOwnName = TemporaryName::own;
 
+// Whether a file of this name is one that a program with an own name was writing as it was killed; of `path`.tmp-XXXXXX
+// where the file name of `path` is `of`, if that is told.
+bool is_cut_off(std::string_view name, std::string_view of = "");
+
 // Writes one file, buffered. Until commit, all goes to a temporary file, which the destructor removes.
 class DurableFile {
  public:

@@ -125,14 +125,9 @@ std::vector<std::string> added_files(const fs::path& folder, const nlohmann::jso
 }
 
 void remove_unfinished(const fs::path& folder, std::string_view of) {
-  constexpr std::string_view kMark = ".tmp-";  // of DurableFile (kOwnName), with six characters behind
   std::vector<fs::path> found;
-  for (const auto& entry : fs::directory_iterator(folder)) {
-    const std::string name = entry.path().filename().string();
-    const size_t stem = name.size() - std::min(name.size(), kMark.size() + 6);
-    if (std::string_view(name).substr(stem).starts_with(kMark) && (of.empty() || name.substr(0, stem) == of))
-      found.push_back(entry.path());
-  }
+  for (const auto& entry : fs::directory_iterator(folder))
+    if (is_cut_off(entry.path().filename().string(), of)) found.push_back(entry.path());
   for (const fs::path& file : found) fs::remove(file);
 }
 

@@ -154,6 +154,8 @@ struct Recipe {
     bool is_private = true;
     bool page = false;
     int64_t page_port = 0;  // 0: one that is free
+    std::string queue = {};
+    int64_t priority = 0;
     bool operator==(const Run&) const = default;
   } run;
   // What a supervisor may make of the layout when ranks come and go.

@@ -483,6 +483,13 @@ std::vector<RecipeKey> recipe_keys(Recipe& r) {
        kMayChange},
       {"run.page_port", &r.run.page_port, count(0, 65535),
        "where run.page is served; 0: a port that is free, another one at each start", kMayChange},
+      {"run.queue", &r.run.queue, anything(),
+       "folder in which the supervised runs of this machine wait for each other: as many go at once as it has cores "
+       "for; empty: the run waits for none (docs/operations.md)",
+       kMayChange},
+      {"run.priority", &r.run.priority, within(-1000, 1000),
+       "which run of run.queue goes first: one of higher priority makes lower ones save, wait and go on after it",
+       kMayChange},
 
       {"fleet.min_ranks", &f.min_ranks, count(0),
        "weft supervise: the fewest ranks that the run may go on with when others are gone; with fewer it waits; 0: as "

@@ -234,6 +234,19 @@ void write_run_recipe(const Recipe& recipe, const Islands& islands) {
   if (!holds(file, text)) write_file_durably(file, text);  // on a full disk a run that is the same goes on
 }
 
+namespace {
+
+// Files that were being written when a process of the run was killed: only the owner of the folder writes there.
+void remove_cut_off(const fs::path& folder) {
+  std::error_code error;
+  for (fs::directory_iterator at(folder, error), end; !error && at != end; at.increment(error)) {
+    std::error_code ignored;
+    if (is_cut_off(at->path().filename().string()) && at->is_regular_file(ignored)) fs::remove(at->path(), ignored);
+  }
+}
+
+}  // namespace
+
 RunLock claim_run_folder(const Recipe& recipe, const Islands& islands) {
   namespace fs = std::filesystem;
   if (recipe.run.dir.empty()) throw ConfigError("run.dir is empty: name a folder, as in run.dir=runs/first");
@@ -245,6 +258,8 @@ RunLock claim_run_folder(const Recipe& recipe, const Islands& islands) {
   make_run_folder(recipe);
   RunLock lock(dir);
   refuse_foreign(recipe, islands);  // now that nobody else changes it
+  if (lock.holds())
+    for (const fs::path& folder : {dir, token_cache_of(recipe)}) remove_cut_off(folder);
   // Where a run has begun, its epochs stand there as steps: Trainer writes them anew, if they are others now.
   if (recipe.train.epochs == 0 || !has_results(dir)) write_run_recipe(recipe, islands);
   return lock;
