@@ -13,6 +13,7 @@
 
 #include "apps/small_run.h"
 #include "weft/apps/orphans.h"
+#include "weft/base/error.h"
 #include "weft/base/host_name.h"
 
 namespace weft {
@@ -163,13 +164,14 @@ TEST(Orphans, AreProcessesWhoseSupervisorIsGone) {
   };
   testing::Process orphan(attempt_of(gone)), supervised(attempt_of(getpid()));
   const testing::TempDir none;
+  const pid_t expected = orphan.id();
   std::vector<pid_t> ended;
   ASSERT_TRUE(testing::wait_until([&] {
     const Orphans found = reclaim_orphans({.shared_memory = none.path(), .temporary = none.path(), .grace_s = 0});
     ended.insert(ended.end(), found.processes.begin(), found.processes.end());
     return !orphan.running();
   }));
-  EXPECT_NE(std::find(ended.begin(), ended.end(), orphan.id()), ended.end());
+  EXPECT_NE(std::find(ended.begin(), ended.end(), expected), ended.end());
   EXPECT_TRUE(supervised.running());
 }
 

@@ -61,18 +61,16 @@ bool is_own_and_settled(const fs::path& path) {
   return ::lstat(path.c_str(), &s) == 0 && s.st_uid == ::geteuid() && wall_time_s() - double(s.st_mtime) > kSettled_s;
 }
 
-// The names of Open MPI's shared memory that processes have mapped. False: not all could be read.
-bool read_mapped(std::string& mapped, const std::vector<RankProcessHere>& all) {
-  for (const RankProcessHere& p : all) {
-    struct stat s = {};
-    const fs::path folder = fmt::format("/proc/{}", p.id);
-    if (p.ended || ::stat(folder.c_str(), &s) != 0 || s.st_uid != ::geteuid()) continue;
-    std::ifstream in(folder / "maps");
-    if (!in && ::kill(p.id, 0) == 0) return false;
+// The lines of /proc/PID/maps that name shared memory of Open MPI. A process that may not be read is no rank of this
+// user's: it may do more, as a container's first.
+std::string mapped_segments() {
+  std::string mapped;
+  for (const RankProcessHere& p : processes_here()) {
+    std::ifstream in(fmt::format("/proc/{}/maps", p.id));
     for (std::string line; std::getline(in, line);)
       if (line.find("_segment.") != std::string::npos) mapped += line + "\n";
   }
-  return true;
+  return mapped;
 }
 
 void remove_with(const fs::path& path, std::vector<std::string>& removed) {
@@ -94,8 +92,8 @@ void remove_segments(const std::string& folder, std::vector<std::string>& remove
   const std::string of = fmt::format("_segment.{}.{}.", name_of_host(), ::geteuid());
   std::vector<fs::path> found = in_folder(folder, {"vader" + of, "sm" + of});
   std::erase_if(found, [](const fs::path& file) { return !is_own_and_settled(file); });
-  std::string mapped;
-  if (found.empty() || !read_mapped(mapped, processes_here())) return;
+  if (found.empty()) return;
+  const std::string mapped = mapped_segments();
   for (const fs::path& file : found)
     if (mapped.find(file.filename().string()) == std::string::npos) remove_with(file, removed);
 }

@@ -14,8 +14,7 @@ struct Orphans {
 
 // Ends the processes of attempts whose supervisor is no more: they mostly end by themselves, and have `grace_s` for
 // it. Removes shared memory (below `shared_memory`) and session folders (below `temporary`) of Open MPI that are this
-// user's and this host's, whose processes are gone, and which are some seconds old. What cannot be read counts as in
-// use, and what cannot be removed stays.
+// user's and this host's, whose processes are gone, and which are some seconds old. What cannot be removed stays.
 struct OrphanPlaces {
   std::string shared_memory = "/dev/shm", temporary = "/tmp";
   double grace_s = 3;
