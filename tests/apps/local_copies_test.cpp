@@ -268,6 +268,10 @@ TEST_F(LocalCopiesOfRuns, ArePlannedListedAndRefusedWhereTheyCannotBe) {
   EXPECT_SAYS(refused({"checkpoint.local_interval=3"}), "there is no folder for the copies");
   EXPECT_SAYS(refused({dir}), "no step writes a copy there");
   EXPECT_SAYS(refused({dir, "checkpoint.local_interval=4"}), "each of these steps has a checkpoint");
+  EXPECT_SAYS(refused({"checkpoint.local_neighbour=true"}), "there are no local copies");
+  EXPECT_SAYS(refused({dir, "checkpoint.local_interval=1", "checkpoint.local_neighbour=true"}),
+              "checkpoint.local_neighbour = true has no effect: all ranks are threads of one process, on one host");
+  EXPECT_EQ(plan({dir, "checkpoint.local_interval=1", "checkpoint.local_neighbour=true", "run.ranks=mpi"}).status, 0);
 }
 
 }  // namespace

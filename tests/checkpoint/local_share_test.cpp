@@ -32,9 +32,13 @@ TEST(LocalShare, ItsNameSaysStepRankAndRanks) {
   const LocalShareName name{.step = 120, .rank = 3, .ranks = 8};
   EXPECT_EQ(to_string(name), "step-120.rank-3-of-8");
   EXPECT_EQ(local_share_name_of("step-120.rank-3-of-8"), name);
-  for (const char* other : {"step-120.rank-3-of-8.tmp", "step-120.rank-3-of-8.removing", "step-120.rank-8-of-8",
-                            "step-120", "step-0120.rank-3-of-8", "step-.rank-3-of-8", "step--1.rank-3-of-8", "",
-                            "step-99999999999999999999.rank-0-of-1", "step-1.rank-0-of-9999999999"})
+  const LocalShareName of_neighbour{.step = 120, .rank = 3, .ranks = 8, .of_neighbour = true};
+  EXPECT_EQ(to_string(of_neighbour), "step-120.rank-3-of-8.neighbour");
+  EXPECT_EQ(local_share_name_of("step-120.rank-3-of-8.neighbour"), of_neighbour);
+  for (const char* other :
+       {"step-120.rank-3-of-8.tmp", "step-120.rank-3-of-8.neighbour.tmp", "step-120.rank-3-of-8.removing",
+        "step-120.rank-8-of-8", "step-120", "step-0120.rank-3-of-8", "step-.rank-3-of-8", "step--1.rank-3-of-8", "",
+        "step-99999999999999999999.rank-0-of-1", "step-1.rank-0-of-9999999999"})
     EXPECT_FALSE(local_share_name_of(other)) << other;
 }
 

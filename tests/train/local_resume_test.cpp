@@ -196,6 +196,69 @@ TEST_F(CopiedRun, RefusesACopyOfAnotherRecipe) {
   EXPECT_FALSE(fs::exists(saved(8)));
 }
 
+// As the neighbour of a host that is lost has it: the same files under another name.
+TEST_F(CopiedRun, TakesANeighboursShareWhereTheRanksOwnIsLostOrDamaged) {
+  copy(6).write_checkpoint(saved(6));
+  copy(8).write_checkpoint(dir_ / "as-saved");
+  const auto neighbours = [&](int64_t step, int rank) { return fs::path(share(step, rank).string() + ".neighbour"); };
+  const auto expect_taken = [&](const std::string& note) {
+    const FoundCheckpoint found = resume();
+    EXPECT_EQ(found.path, saved(8));
+    ASSERT_FALSE(found.notes.empty());
+    EXPECT_SAYS(found.notes[0], note);
+    EXPECT_TRUE(testing::bytes_of_folder(saved(8)) == testing::bytes_of_folder(dir_ / "as-saved"));
+    fs::remove_all(saved(8));
+  };
+  for (const int rank : {0, 1}) {
+    copy(8).write_shares(life());
+    fs::rename(share(8, rank), neighbours(8, rank));
+    expect_taken("which 2 ranks have written; the shares of 1 of them are a neighbour's");
+    copy(8).write_shares(life());
+    flip_a_bit_of(share(8, rank) / "data");
+    expect_taken(fmt::format("what another host holds is read instead: {}/data: is not what was saved",
+                             share(8, rank).string()));
+    EXPECT_SAYS(testing::slurp(dir_ / "run/events.jsonl"), "\"event\":\"local_neighbour\"");
+  }
+  copy(8).write_shares(life());
+  flip_a_bit_of(share(8, 0) / "files/config.json");
+  flip_a_bit_of(share(8, 1) / "manifest.json");
+  expect_taken("rank-1-of-2/manifest.json: is not what was saved");
+  flip_a_bit_of(neighbours(8, 1) / "data");
+  const FoundCheckpoint found = resume();
+  EXPECT_EQ(found.path, saved(6));
+  EXPECT_SAYS(found.notes.back(), "the local copy of step 8 is passed over: ");
+  EXPECT_SAYS(found.notes.back(), "rank-1-of-2.neighbour/data: is not what was saved");
+}
+
+// What a neighbour holds is of no other step than its manifest says.
+TEST_F(CopiedRun, NeverMixesANeighboursShareOfAnotherStep) {
+  copy(6).write_checkpoint(saved(6));
+  copy(7).write_shares(life());
+  copy(8).write_shares(life());
+  fs::remove_all(share(8, 1));
+  fs::rename(share(7, 1), share(8, 1).string() + ".neighbour");
+  expect_passes_over(8, "was saved as step-7.rank-1-of-2", 6);
+}
+
+// Neither the host nor its neighbour is left: that is told, and not again once there is a newer state.
+TEST_F(CopiedRun, ACopyThatNoHostHasIsToldAsLost) {
+  copy(6).write_checkpoint(saved(6));
+  const auto saved_event = [](int step) { return fmt::format("{{\"event\":\"local_saved\",\"step\":{}}}\n", step); };
+  spill(dir_ / "run/events.jsonl", saved_event(8) + "half a line, local_saved\n");
+  const FoundCheckpoint found = resume();
+  EXPECT_EQ(found.path, saved(6));
+  ASSERT_EQ(found.notes.size(), 1u);
+  EXPECT_SAYS(found.notes[0], "WARNING: the local copy of step 8 is lost: no host of this run has any of it");
+  EXPECT_SAYS(testing::slurp(dir_ / "run/events.jsonl"), "\"event\":\"local_passed_over\"");
+  spill(dir_ / "run/events.jsonl", saved_event(8) + "{\"event\":\"spike\",\"action\":\"rolled_back\"}\n");
+  EXPECT_TRUE(resume().notes.empty()) << "the run has gone back, and left it behind";
+  spill(dir_ / "run/events.jsonl", saved_event(8) + saved_event(6));
+  EXPECT_TRUE(resume().notes.empty());
+  spill(dir_ / "run/events.jsonl", saved_event(8));
+  fs::remove(dir_ / "run/checkpoints/local.json");
+  EXPECT_TRUE(resume().notes.empty()) << "no copies count";
+}
+
 // Three ranks put together what two have written, and agree on what they take.
 TEST_F(CopiedRun, IsPutTogetherByAnyNumberOfRanks) {
   copy(6).write_checkpoint(saved(6));

@@ -286,8 +286,11 @@ Report of_run(const fs::path& folder) {
   }
   report["checkpoints"] = checkpoints;
   for (const LocalCopyHere& copy : local_copies_here(folder, recipe.checkpoint.local_dir))
-    report["local_copies_on_this_host"].push_back(
-        {{"step", copy.step}, {"written_by_ranks", copy.ranks}, {"shares_here", copy.here}, {"bytes", copy.bytes}});
+    report["local_copies_on_this_host"].push_back({{"step", copy.step},
+                                                   {"written_by_ranks", copy.ranks},
+                                                   {"shares_here", copy.here},
+                                                   {"shares_of_neighbours", copy.of_neighbours},
+                                                   {"bytes", copy.bytes}});
   if (const auto best = best_checkpoints(folder, 1); !best.empty())
     report["best_checkpoint"] = best[0].path.filename().string();
   add_metrics(report, folder / "metrics.jsonl");

@@ -26,6 +26,7 @@ constexpr int kLocalFormat = 1;
 constexpr int64_t kMostRanks = 1 << 20;
 constexpr size_t kAtOnceBytes = size_t{1} << 20;
 constexpr const char *kShareManifest = "manifest.json", *kShareData = "data", *kShareFiles = "files";
+constexpr const char* kOfNeighbour = ".neighbour";
 
 // Takes a whole number off the front; -1 where there is none.
 int64_t take_number(std::string_view& text) {
@@ -45,7 +46,8 @@ bool take_word(std::string_view& text, std::string_view word) {
 }  // namespace
 
 std::string to_string(const LocalShareName& name) {
-  return fmt::format("step-{}.rank-{}-of-{}", name.step, name.rank, name.ranks);
+  return fmt::format("step-{}.rank-{}-of-{}{}", name.step, name.rank, name.ranks,
+                     name.of_neighbour ? kOfNeighbour : "");
 }
 
 std::optional<LocalShareName> local_share_name_of(std::string_view folder) {
@@ -56,8 +58,9 @@ std::optional<LocalShareName> local_share_name_of(std::string_view folder) {
   const int64_t rank = take_number(left);
   if (!take_word(left, "-of-")) return {};
   const int64_t ranks = take_number(left);
+  const bool of_neighbour = take_word(left, kOfNeighbour);
   if (!left.empty() || step < 0 || rank < 0 || rank >= ranks || ranks > kMostRanks) return {};
-  const LocalShareName name{.step = step, .rank = int(rank), .ranks = int(ranks)};
+  const LocalShareName name{.step = step, .rank = int(rank), .ranks = int(ranks), .of_neighbour = of_neighbour};
   if (to_string(name) != folder) return {};  // a zero before a number
   return name;
 }
@@ -191,19 +194,33 @@ LocalShare parse_local_share(std::string_view text, std::string_view source) {
   return share;
 }
 
-void write_local_share(const fs::path& folder, LocalShare share, std::span<const std::byte> data) {
+std::string write_local_share(const fs::path& folder, LocalShare share, std::span<const std::byte> data) {
   Hasher hash;
-  DurableFile file(folder / kShareData);
+  LocalShareFiles files(folder);
   for (size_t at = 0; at < data.size(); at += kAtOnceBytes) {
     const auto some = data.subspan(at, std::min(kAtOnceBytes, data.size() - at));
-    const std::string_view text(reinterpret_cast<const char*>(some.data()), some.size());
-    hash.add(text);
-    file.write(text);
+    hash.add({reinterpret_cast<const char*>(some.data()), some.size()});
+    files.write(some);
   }
-  file.commit();
   share.bytes = int64_t(data.size());
   share.hash = hash.hex();
-  write_file_durably(folder / kShareManifest, to_text(share));
+  std::string manifest = to_text(share);
+  files.end(manifest);
+  return manifest;
+}
+
+LocalShareFiles::LocalShareFiles(fs::path folder) : folder_(std::move(folder)), data_(folder_ / kShareData) {}
+
+void LocalShareFiles::write(std::span<const std::byte> slice) {
+  for (size_t at = 0; at < slice.size(); at += kAtOnceBytes) {  // as the file has a buffer of what it is given
+    const auto some = slice.subspan(at, std::min(kAtOnceBytes, slice.size() - at));
+    data_.write({reinterpret_cast<const char*>(some.data()), some.size()});
+  }
+}
+
+void LocalShareFiles::end(std::string_view manifest) {
+  data_.commit();
+  write_file_durably(folder_ / kShareManifest, manifest);
 }
 
 namespace {
@@ -344,7 +361,9 @@ void begin_checkpoint_of(const fs::path& share, const fs::path& checkpoint) {
 void add_share_to(const fs::path& share, const fs::path& checkpoint) {
   const fs::path file = share / kShareManifest;
   const LocalShare said = parse_local_share(read_text(file), file.string());
-  if (const auto name = local_share_name_of(share.filename().string()); name != said.name)
+  auto name = local_share_name_of(share.filename().string());
+  if (name) name->of_neighbour = false;
+  if (name != said.name)
     throw DamageError(
         fmt::format("{}: was saved as {}: it is not what its name says", share.string(), to_string(said.name)));
   AssembledFiles target(checkpoint);

@@ -1,6 +1,6 @@
 // One rank's share of a local copy: what this rank writes of a checkpoint, as one file on a disk of its own host
 // (docs/formats/checkpoint.md#local-copies). The shares of all ranks together are the checkpoint, whatever layout wrote
-// them.
+// them. A host may hold shares of a neighbour's ranks too, the same files under another name.
 //   LIFE/step-N.rank-R-of-W/
 //     data            the pieces of tensors, one behind the other
 //     manifest.json   which pieces these are, and a hash of them
@@ -15,6 +15,7 @@
 #include <string_view>
 #include <vector>
 
+#include "weft/base/durable_file.h"
 #include "weft/checkpoint/manifest.h"
 #include "weft/checkpoint/shared_writer.h"
 
@@ -23,8 +24,10 @@ namespace weft {
 struct LocalShareName {
   int64_t step = 0;
   int rank = 0, ranks = 1;
+  bool of_neighbour = false;  // held for a rank of another host
   bool operator==(const LocalShareName&) const = default;
 };
+// step-N.rank-R-of-W, and .neighbour behind it where it is one's.
 std::string to_string(const LocalShareName& name);
 // Of a folder of that name; none of any other, as of one that is not finished.
 std::optional<LocalShareName> local_share_name_of(std::string_view folder);
@@ -50,7 +53,7 @@ std::vector<LocalPieces> pieces_of(const std::string& folder, const SafetensorsL
                                    std::span<const SharedWriter::Held> runs);
 
 struct LocalShare {
-  LocalShareName name;
+  LocalShareName name;                   // as the rank that wrote it calls it
   int64_t bytes = 0;                     // of the data
   std::string hash = {};                 // XXH128 of them
   std::vector<LocalPieces> pieces = {};  // in the order of the data, which they cover
@@ -59,8 +62,21 @@ std::string to_text(const LocalShare& share);
 // Throws DamageError, beginning with `source`, where it is not what to_text has made; FileError of a later format.
 LocalShare parse_local_share(std::string_view text, std::string_view source);
 
-// Writes data and manifest into `folder`; sets share.bytes and share.hash. Synced. Throws FileError.
-void write_local_share(const std::filesystem::path& folder, LocalShare share, std::span<const std::byte> data);
+// Writes data and manifest into `folder`; sets share.bytes and share.hash. Synced. Returns the manifest as it was
+// written. Throws FileError.
+std::string write_local_share(const std::filesystem::path& folder, LocalShare share, std::span<const std::byte> data);
+// Writes the same files of a share that comes in slices, with the manifest that its own rank has written. Synced.
+// Throws FileError.
+class LocalShareFiles {
+ public:
+  explicit LocalShareFiles(std::filesystem::path folder);
+  void write(std::span<const std::byte> slice);
+  void end(std::string_view manifest);
+
+ private:
+  const std::filesystem::path folder_;
+  DurableFile data_;
+};
 
 // What is put together from shares that could not be written: nothing is wrong with them.
 class UnwrittenError : public FileError {

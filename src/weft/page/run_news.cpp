@@ -81,7 +81,8 @@ const std::vector<std::string>& RunNews::all_kinds() {
                                               "hang",           "straggler",
                                               "straggler_over", "rebalance",
                                               "local_saved",    "local_save_failed",
-                                              "local_taken",    "local_passed_over"};
+                                              "local_taken",    "local_passed_over",
+                                              "local_neighbour"};
   return kinds;
 }
 

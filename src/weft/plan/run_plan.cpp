@@ -287,6 +287,18 @@ StepSpec step_of(const Recipe& recipe, const RunPlan& run, int rank) {
   return step;
 }
 
+namespace {
+
+// A slice goes out between two steps: a copy is with the neighbour before the next one is due.
+int64_t neighbour_slices_of(const Recipe& r) {
+  constexpr int64_t kMostSlices = 16;
+  const bool may_have_one = r.run.ranks == RanksKind::mpi && mesh_sizes_of(r).world() > 1;
+  if (!r.checkpoint.local_neighbour || r.checkpoint.local_interval == 0 || !may_have_one) return 0;
+  return std::clamp<int64_t>(r.checkpoint.local_interval / 2, 1, kMostSlices);
+}
+
+}  // namespace
+
 StepSpec step_of(const Recipe& r, const ModelSpec& model, int rank, const HfConfig* teacher) {
   const MeshSizes mesh = mesh_sizes_of(r);
   const Pipeline pipeline = pipeline_of(r);
@@ -311,6 +323,7 @@ StepSpec step_of(const Recipe& r, const ModelSpec& model, int rank, const HfConf
       .evaluates = !r.data.valid.empty() || r.data.valid_fraction > 0 || !r.eval.tasks.empty() || counts_experts,
       .measures_weights = r.train.log_weight_norms > 0,
       .saves_beside = (r.checkpoint.async_save && r.checkpoint.save_interval > 0) || r.checkpoint.local_interval > 0,
+      .neighbour_slices = neighbour_slices_of(r),
       .writes = has_written_tasks(r) || r.train.sample_interval > 0 ? r.train.micro_batch_size : 0,
       .finds_likeliest = !r.eval.tasks.empty(),
       .counts_experts = counts_experts,

@@ -142,6 +142,7 @@ struct Recipe {
     bool async_save = false;
     std::string local_dir = {};  // on each host; empty: no local copies
     int64_t local_interval = 0;
+    bool local_neighbour = false;
     bool operator==(const Checkpoint&) const = default;
   } checkpoint;
   struct Run {

@@ -97,6 +97,8 @@ constexpr KeyAlias kKeys[] = {
     {"save_total_limit keep_last_n max_checkpoints keep_latest_k", "checkpoint.keep_latest"},
     {"load_best_model_at_end save_top_k keep_best_k metric_for_best_model early_stopping_patience",
      "checkpoint.keep_best"},
+    {"replication local_replication replication_factor replication_jump checkpoint.replication",
+     "checkpoint.local_neighbour", "beside checkpoint.local_dir and checkpoint.local_interval"},
     {"resume resume_from_checkpoint resume_from auto_resume_from_checkpoints init_from", "run.dir",
      "the same command again resumes; `weft train --from CHECKPOINT RECIPE run.dir=NEW` resumes from a chosen "
      "checkpoint"},

@@ -456,6 +456,11 @@ std::vector<RecipeKey> recipe_keys(Recipe& r) {
        "steps between local copies, which are written while the run goes on; not where a checkpoint is written; 0: "
        "none",
        kMayChange},
+      {"checkpoint.local_neighbour", &c.local_neighbour, anything(),
+       "each host also holds the local copies of another host's ranks, so that the newest ones are still there when "
+       "one "
+       "host is lost: they go to it in slices, while the run goes on",
+       kMayChange},
 
       {"run.dir", &r.run.dir, anything(), "the run folder: records and checkpoints", kMayChange},
       {"run.backend", choice(r.run.backend), anything(),

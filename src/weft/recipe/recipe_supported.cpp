@@ -426,7 +426,6 @@ void refuse_autotune(const Recipe& r, Refusals& refusals) {
                     off);
 }
 
-// What tasks and held-out losses are scored by must be the model itself, and comparable.
 void refuse_local_copies(const Recipe& r, Refusals& refusals) {
   const Recipe::Checkpoint& c = r.checkpoint;
   const std::string dir = fmt::format("checkpoint.local_dir = \"{}\"", c.local_dir);
@@ -441,6 +440,16 @@ void refuse_local_copies(const Recipe& r, Refusals& refusals) {
       fmt::format("checkpoint.save_interval = {}, or checkpoint.local_interval = 0", 10 * c.local_interval));
   refusals.add(c.local_interval > 0 && r.run.backend == BackendKind::cuda, interval,
                "the copy would take a GPU's memory", "checkpoint.local_dir = \"\" and checkpoint.local_interval = 0");
+  if (!c.local_neighbour) return;
+  refusals.add_idle(c.local_interval == 0, "checkpoint.local_neighbour = true", "there are no local copies",
+                    "checkpoint.local_dir = \"/dev/shm/weft\" with checkpoint.local_interval = 10, or "
+                    "checkpoint.local_neighbour = false");
+  const std::vector<PhaseSpan> spans = phase_spans(r);  // hosts of processes are only known where these run
+  const bool are_threads = std::all_of(spans.begin(), spans.end(),
+                                       [](const PhaseSpan& s) { return s.recipe.run.ranks == RanksKind::local; });
+  refusals.add_idle(are_threads, "checkpoint.local_neighbour = true",
+                    "all ranks are threads of one process, on one host",
+                    "run.ranks = \"mpi\", or checkpoint.local_neighbour = false");
 }
 
 void refuse_samples(const Recipe& r, Refusals& refusals) {
@@ -454,6 +463,7 @@ void refuse_samples(const Recipe& r, Refusals& refusals) {
                "`weft generate` with the checkpoints, or no moe.capacity_factor");
 }
 
+// What tasks and held-out losses are scored by must be the model itself, and comparable.
 void refuse_scores(const Recipe& r, Refusals& refusals) {
   const bool scores = !r.eval.tasks.empty();
   refusals.add(scores && r.train.objective == ObjectiveKind::reward, "eval.tasks",
@@ -552,6 +562,7 @@ void check_supported(const Recipe& r) {
   if (!has_phases(r)) return;
   for (PhaseSpan& span : phase_spans(r)) {
     span.recipe.optimizer.lr_scaling = LrScaling::none;  // which has made its learning rate
+    span.recipe.checkpoint.local_neighbour = false;      // which is judged for all of them
     try {
       check_supported(span.recipe);
     } catch (const ConfigError& e) { throw ConfigError(fmt::format("{}: {}", to_string(span), e.what())); }

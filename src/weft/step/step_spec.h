@@ -44,6 +44,7 @@ struct StepSpec {
   bool evaluates = false;         // is the loss also measured without training
   bool measures_weights = false;  // are norms of weights and of their changes recorded, at some steps
   bool saves_beside = false;      // are checkpoints written while the run goes on
+  int64_t neighbour_slices = 0;   // in how many slices, about, a neighbour's share of one comes here; 0: none does
   int64_t writes = 0;             // texts that this rank goes on with at once, between steps (TextPasses); 0: none
   bool finds_likeliest = false;   // and whether a target is the likeliest token (TokenLosses::parts)
   // Does a step begin with forward-only passes over its batch (Objective): by the model itself, by each of the frozen

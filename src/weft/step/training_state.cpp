@@ -63,6 +63,18 @@ FrozenModel::FrozenModel(const FrozenSpec& spec, const StepSpec& step, Persisten
   model.allocate_constants(arenas.constants, step.precision);
 }
 
+namespace {
+
+// What this rank saves, and two slices of what a neighbour does: shares are nearly equal where ZeRO cuts them, and
+// where they are not there are more slices.
+int64_t snapshot_bytes(int64_t own, const StepSpec& step) {
+  constexpr int64_t kLeastSlice = int64_t{1} << 20;
+  const int64_t slices = step.neighbour_slices;
+  return std::max<int64_t>(1, own) + (slices == 0 ? 0 : 2 * std::max(kLeastSlice, (own + slices - 1) / slices));
+}
+
+}  // namespace
+
 TrainingState::TrainingState(const ModelSpec& spec, const StepSpec& step, const Optimizer& optimizer,
                              PersistentArenas& arenas, const ProcessMesh& mesh)
     : params(step.precision, step.order, mesh), model(params, spec, step.model) {
@@ -80,7 +92,7 @@ TrainingState::TrainingState(const ModelSpec& spec, const StepSpec& step, const 
   if (step.distillation()) divergences = arenas.records.alloc(DType::f64, losses.shape);
   model.allocate_records(arenas.records, step.precision);
   if (step.saves_beside)
-    snapshot = arenas.snapshot.alloc(DType::u8, {std::max<int64_t>(1, bytes_to_save(spec, params, optimizer))});
+    snapshot = arenas.snapshot.alloc(DType::u8, {snapshot_bytes(bytes_to_save(spec, params, optimizer), step)});
 }
 
 double wait_sum_losses(const ProcessMesh& mesh, const Tensor& losses) {

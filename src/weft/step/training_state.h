@@ -63,7 +63,9 @@ class TrainingState {
   // f64 [micro-batches of a step, of all ranks]: sums over counted tokens, and of multi-token prediction, if there is.
   Tensor losses, mtp_losses;
   Tensor divergences;  // likewise, from a teacher, here or stored
-  Tensor snapshot;     // u8, of as many bytes as this rank writes of a checkpoint; none where it writes at once
+  // u8, of as many bytes as this rank writes of a checkpoint, and behind them two slices of what comes from a
+  // neighbour; none where it writes at once.
+  Tensor snapshot;
 };
 
 // The sum of the losses of all micro-batches, of all ranks: each is the sum over the ranks of cp that share its

@@ -59,7 +59,8 @@ fs::path local_folder_of(const std::string& local_dir, const std::string& name, 
   return fs::path(local_dir) / fmt::format("{}-{}", name, life);
 }
 
-LocalCopy::LocalCopy(const fs::path& life, const TrainingState& state, CheckpointSource source)
+LocalCopy::LocalCopy(const fs::path& life, const TrainingState& state, CheckpointSource source,
+                     const std::vector<NeighbourOf>& neighbours)
     : source_(std::move(source)),
       ranks_(*state.params.mesh().world),
       share_(life / to_string(LocalShareName{.step = step(), .rank = ranks_.rank(), .ranks = ranks_.size()})),
@@ -72,18 +73,37 @@ LocalCopy::LocalCopy(const fs::path& life, const TrainingState& state, Checkpoin
   std::vector<uint64_t> bytes{uint64_t(data_.size())};
   for (auto* sums : {&sums_.weights, &sums_.optimizer, &bytes}) sum_over(ranks_, *sums);
   bytes_ = int64_t(bytes[0]);
+  if (!neighbours.empty())
+    neighbours_ = std::make_unique<NeighbourCopy>(
+        NeighbourCopy::Spec{.ranks = ranks_,
+                            .neighbours = neighbours,
+                            .life = life,
+                            .step = step(),
+                            .data = data_,
+                            .room = room.subspan(data_.size()),
+                            .write_files = [this](const fs::path& to) { write_files(to); }});
   fault_point("local_copied", rank(), step());
-  is_done_ = false;
-  thread_ = std::thread([this] {
-    try {
-      write();
-    } catch (const std::exception& e) { failure_ = e.what(); }
-    is_done_ = true;
-  });
+  run_beside([this] { write(); });
 }
 
 LocalCopy::~LocalCopy() {
   if (thread_.joinable()) thread_.join();
+}
+
+std::vector<fs::path> LocalCopy::shares() const {
+  std::vector<fs::path> all = neighbours_ ? neighbours_->held() : std::vector<fs::path>();
+  all.push_back(share_);
+  return all;
+}
+
+void LocalCopy::run_beside(const std::function<void()>& f) {
+  is_done_ = false;
+  thread_ = std::thread([this, f] {
+    try {
+      f();
+    } catch (const std::exception& e) { failure_ = e.what(); }
+    is_done_ = true;
+  });
 }
 
 void LocalCopy::write() {
@@ -94,39 +114,75 @@ void LocalCopy::write() {
                    .pieces = pieces_of("", layouts_.weights, to_.weights->runs())};
   for (LocalPieces& p : pieces_of("weft/", layouts_.optimizer, to_.optimizer->runs()))
     share.pieces.push_back(std::move(p));
-  if (rank() == 0) {
-    create_folders(here / "files" / "weft");
-    create_heads(here / "files", layouts_.weights);
-    create_heads(here / "files" / "weft", layouts_.optimizer);
-    write_small_files(here / "files", source_, layouts_, sums_);
-  }
-  write_local_share(here, std::move(share), data_);
+  if (rank() == 0) write_files(here);
+  manifest_ = write_local_share(here, std::move(share), data_);
   fault_point("local_written", rank(), step());
   folder.commit();
   fault_point("local_committed", rank(), step());
 }
 
+void LocalCopy::write_files(const fs::path& share) const {
+  const fs::path files = share / "files";
+  create_folders(files / "weft");
+  create_heads(files, layouts_.weights);
+  create_heads(files / "weft", layouts_.optimizer);
+  write_small_files(files, source_, layouts_, sums_);
+}
+
+// This rank's own share comes first: with all of these the copy is one, whatever becomes of the rest.
 bool LocalCopy::advance() {
   double busy = is_done_ ? 0 : 1;
   ranks_.all_reduce({&busy, DType::f64, {1}}).wait();
   if (busy > 0) return false;
-  finish();
-  return true;
+  join();
+  if (!neighbours_) return true;
+  if (!neighbours_->has_begun()) {
+    neighbours_->wait_begin(manifest_);
+    return false;
+  }
+  if (!neighbours_->is_under_way()) return true;
+  neighbours_->wait_slice();
+  run_beside([this] { neighbours_->write_arrived(); });
+  return false;
 }
 
-void LocalCopy::wait() { finish(); }
+void LocalCopy::wait() {
+  do {
+    if (thread_.joinable()) thread_.join();
+  } while (!advance());
+}
 
-void LocalCopy::finish() {
+void LocalCopy::join() {
   if (thread_.joinable()) thread_.join();
-  agree(ranks_, [&] {
-    if (!failure_.empty()) throw FileError(failure_);
-  });
+  try {
+    agree(ranks_, [&] {
+      if (!failure_.empty()) throw FileError(failure_);
+    });
+  } catch (const FileError&) {
+    if (neighbours_) neighbours_->wait_stop();
+    throw;
+  }
 }
 
-LocalCopies::LocalCopies(const Recipe& recipe, Communicator& ranks, int64_t from_step)
+LocalCopies::LocalCopies(const Recipe& recipe, Communicator& ranks, int64_t from_step, const std::string& host)
     : run_(recipe.run.dir), local_dir_(recipe.checkpoint.local_dir), from_step_(from_step) {
   name_ = first_text(ranks, ranks.rank() == 0 ? local_name_of_run(run_) : "");
   life_ = first_text(ranks, ranks.rank() == 0 ? any_life() : "");
+  if (recipe.checkpoint.local_neighbour) find_neighbours(ranks, host);
+}
+
+void LocalCopies::find_neighbours(Communicator& ranks, const std::string& host) {
+  const std::vector<std::string> hosts = wait_hosts_of(ranks, host);
+  neighbours_ = neighbours_of(hosts);
+  if (neighbours_.empty()) {
+    note_ = fmt::format("checkpoint.local_neighbour: all ranks are on one host, {}, so no other holds its local copies",
+                        hosts[0]);
+    return;
+  }
+  const std::set<std::string> names(hosts.begin(), hosts.end());
+  note_ = fmt::format(
+      "checkpoint.local_neighbour: {} hosts, of which each holds the local copies of another one too: {}'s are on {}",
+      names.size(), hosts[0], hosts[size_t(neighbours_[0].holder)]);
 }
 
 LocalCopies::~LocalCopies() { join_removal(); }
@@ -165,7 +221,7 @@ void LocalCopies::has_saved(int64_t step, Communicator& ranks) {
 void LocalCopies::begin(const TrainingState& state, CheckpointSource source) {
   WEFT_CHECK(!copy_, "two local copies at once, of steps {} and {}", step(), source.progressed.step);
   began_s_ = now_s();
-  copy_ = std::make_unique<LocalCopy>(folder(), state, std::move(source));
+  copy_ = std::make_unique<LocalCopy>(folder(), state, std::move(source), neighbours_);
 }
 
 std::optional<LocalCopies::Written> LocalCopies::advance() {
@@ -189,20 +245,23 @@ LocalCopies::Written LocalCopies::wait() {
 }
 
 LocalCopies::Written LocalCopies::finish() {
-  const Written written{.step = copy_->step(), .bytes = copy_->bytes(), .seconds = now_s() - began_s_};
+  const Written written{.step = copy_->step(),
+                        .bytes = copy_->bytes(),
+                        .neighbour_bytes = copy_->neighbour_bytes(),
+                        .seconds = now_s() - began_s_};
   Communicator& ranks = copy_->ranks();
-  whole_.push_back(copy_->share());
+  whole_.push_back(copy_->shares());
   copy_.reset();
-  for (; whole_.size() > kKeptCopies; whole_.erase(whole_.begin())) remove_beside({whole_.front()});
+  for (; whole_.size() > kKeptCopies; whole_.erase(whole_.begin())) remove_beside(whole_.front());
   has_saved(written.step, ranks);
   return written;
 }
 
 // Another rank may have no share of it.
 void LocalCopies::drop() {
-  const fs::path share = copy_->share();
+  std::vector<fs::path> shares = copy_->shares();
   copy_.reset();
-  remove_beside({share});
+  remove_beside(std::move(shares));
 }
 
 // What cannot be removed stays: it counts for nothing. Ranks of one host may do this at once.
@@ -219,7 +278,8 @@ void LocalCopies::join_removal() {
 
 void LocalCopies::remove_all() {
   join_removal();
-  for (const fs::path& share : whole_) remove_folder(share);
+  for (const auto& copy : whole_)
+    for (const fs::path& share : copy) remove_folder(share);
   whole_.clear();
   std::error_code ignored;
   fs::remove(folder(), ignored);  // the last rank of a host; not while others have shares in it

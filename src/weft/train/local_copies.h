@@ -2,6 +2,7 @@
 // (docs/formats/checkpoint.md#local-copies).
 #pragma once
 #include <atomic>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -9,7 +10,9 @@
 #include <thread>
 #include <vector>
 
+#include "weft/base/host_name.h"
 #include "weft/train/checkpoint_save.h"
+#include "weft/train/local_neighbours.h"
 
 namespace weft {
 
@@ -20,29 +23,34 @@ std::string local_life_of(const std::filesystem::path& run);
 // Where the shares of that life lie on a host.
 std::filesystem::path local_folder_of(const std::string& local_dir, const std::string& name, const std::string& life);
 
-// One copy: writes this rank's share of the state to LIFE/step-N.rank-R-of-W. The constructor returns when the share
-// has been copied to the state's snapshot room; a thread writes it, syncs it and gives it its name. All but the
-// destructor are collective, and throw the same FileError on all ranks; then the copy is not whole. Destroyed before
-// its end, it waits for its thread; what that has written stays. `state`, and the model and optimizer of `source`, must
+// One copy: writes this rank's share of the state to LIFE/step-N.rank-R-of-W, and then, with neighbours, what this rank
+// holds for others beside it, a slice from each `advance` to the next. The constructor returns when the share has been
+// copied to the state's snapshot room; a thread writes it, syncs it and gives it its name. All but the destructor are
+// collective, and throw the same FileError on all ranks; then the copy is not whole. Destroyed before its end, it waits
+// for its thread; what that has written stays. `state`, `neighbours`, and the model and optimizer of `source`, must
 // outlive it.
 class LocalCopy {
  public:
-  LocalCopy(const std::filesystem::path& life, const TrainingState& state, CheckpointSource source);
+  LocalCopy(const std::filesystem::path& life, const TrainingState& state, CheckpointSource source,
+            const std::vector<NeighbourOf>& neighbours);
   ~LocalCopy();
   LocalCopy(const LocalCopy&) = delete;
   LocalCopy& operator=(const LocalCopy&) = delete;
 
-  // True: it is whole, on all ranks. Does not wait for a disk.
+  // True: it is whole, on all ranks. Does not wait for a disk; it waits for the slice that went out at the last call.
   bool advance();
   void wait();
   Communicator& ranks() const { return ranks_; }
   int64_t step() const { return source_.progressed.step; }
-  int64_t bytes() const { return bytes_; }  // of all ranks' data
-  const std::filesystem::path& share() const { return share_; }
+  int64_t bytes() const { return bytes_; }                                            // of all ranks' data
+  int64_t neighbour_bytes() const { return neighbours_ ? neighbours_->bytes() : 0; }  // of what goes to other hosts
+  std::vector<std::filesystem::path> shares() const;                                  // this rank's, and what it holds
 
  private:
   void write();
-  void finish();
+  void write_files(const std::filesystem::path& share) const;
+  void run_beside(const std::function<void()>& f);
+  void join();
   int rank() const { return ranks_.rank(); }
 
   const CheckpointSource source_;
@@ -53,6 +61,8 @@ class LocalCopy {
   TensorSums sums_;
   std::span<const std::byte> data_;  // of this rank, in the snapshot room
   int64_t bytes_ = 0;
+  std::string manifest_;                       // of this rank's share, once it is written
+  std::unique_ptr<NeighbourCopy> neighbours_;  // none: no other host holds it
   std::thread thread_;
   std::atomic<bool> is_done_{true};
   std::string failure_;  // why the thread did not
@@ -63,8 +73,9 @@ class LocalCopy {
 // state of its own: they may be newer than what that went on from, as where a host was away.
 class LocalCopies {
  public:
-  // Begins a life, of a run that goes on from this step's state. Changes nothing on a disk. Collective.
-  LocalCopies(const Recipe& recipe, Communicator& ranks, int64_t from_step);
+  // Begins a life, of a run that goes on from this step's state, on the host of that name. Changes nothing on a disk.
+  // Collective.
+  LocalCopies(const Recipe& recipe, Communicator& ranks, int64_t from_step, const std::string& host = name_of_host());
   ~LocalCopies();
   LocalCopies(const LocalCopies&) = delete;
   LocalCopies& operator=(const LocalCopies&) = delete;
@@ -74,9 +85,11 @@ class LocalCopies {
   // Begins to write one. None may be under way. Collective, and throws as LocalCopy does.
   void begin(const TrainingState& state, CheckpointSource source);
   struct Written {
-    int64_t step, bytes;
+    int64_t step, bytes, neighbour_bytes;
     double seconds;
   };
+  // Which hosts hold copies of which, or why none does; empty where the recipe does not ask for it.
+  const std::string& neighbours_note() const { return note_; }
   // Of the one under way, once it is whole, and with it this life's. After an error it does not count, and older ones
   // stay. Collective.
   std::optional<Written> advance();
@@ -99,18 +112,20 @@ class LocalCopies {
   std::filesystem::path folder() const { return local_folder_of(local_dir_, name_, life_); }
   Written finish();
   void drop();
+  void find_neighbours(Communicator& ranks, const std::string& host);
   void remove_beside(std::vector<std::filesystem::path> folders);
   void join_removal();
 
   const std::filesystem::path run_;
   const std::string local_dir_;
   const int64_t from_step_;
-  std::string name_, life_;
+  std::vector<NeighbourOf> neighbours_;  // none: no other host holds copies
+  std::string name_, life_, note_;
   bool is_known_ = false;  // to the run's folder
   std::unique_ptr<LocalCopy> copy_;
   double began_s_ = 0;
-  std::vector<std::filesystem::path> whole_;  // this rank's shares of whole copies, oldest first
-  std::thread removal_;                       // of shares: large files take a while, and no step waits for them
+  std::vector<std::vector<std::filesystem::path>> whole_;  // what this rank has of whole copies, oldest first
+  std::thread removal_;  // of shares: large files take a while, and no step waits for them
 };
 
 }  // namespace weft

@@ -1,6 +1,7 @@
 #include "weft/train/local_resume.h"
 
 #include <algorithm>
+#include <fstream>
 #include <functional>
 #include <map>
 #include <memory>
@@ -9,6 +10,7 @@
 #include <utility>
 
 #include "weft/base/durable_file.h"
+#include "weft/checkpoint/checkpoint_check.h"  // sum_over
 #include "weft/checkpoint/disk_space.h"
 #include "weft/checkpoint/local_share.h"
 #include "weft/comm/agree.h"
@@ -31,6 +33,21 @@ std::vector<LocalShareName> shares_in(const fs::path& life) {
   return shares;
 }
 
+// The step of the last local copy that the run's events tell of; -1: of none since it went back.
+int64_t last_copied(const fs::path& run) {
+  int64_t step = -1;
+  std::ifstream file(run / "events.jsonl");
+  for (std::string line; std::getline(file, line);) {
+    if (line.find("local_saved") == std::string::npos && line.find("rolled_back") == std::string::npos) continue;
+    const nlohmann::json event = nlohmann::json::parse(line, nullptr, false);
+    const auto is = [&](const char* key, const char* value) { return event.contains(key) && event[key] == value; };
+    if (is("action", "rolled_back")) step = -1;
+    if (is("event", "local_saved") && event.contains("step") && event["step"].is_number_integer())
+      step = event["step"].get<int64_t>();
+  }
+  return step;
+}
+
 // Looks for copies on the hosts of all ranks, and makes checkpoints of them. All of it is collective.
 class LocalResume {
  public:
@@ -43,6 +60,17 @@ class LocalResume {
     list_copies();
   }
 
+  // Tells where the last copy that was whole is newer than this step, and no host has anything of it.
+  void tell_lost(int64_t step) {
+    if (life_.empty()) return;
+    double last = leads() ? double(last_copied(run_)) : 0;
+    ranks_.all_reduce({&last, DType::f64, {1}}).wait();
+    const auto lost = int64_t(last);
+    if (lost <= step || (!copies_.empty() && copies_.back().step >= lost)) return;
+    tell("local_passed_over", lost, "no host of this run has any of it",
+         fmt::format("WARNING: the local copy of step {} is lost: no host of this run has any of it", lost));
+  }
+
   // Makes the checkpoint of the newest whole copy that is newer than this step. None: there is no such copy.
   std::optional<fs::path> make_newer_than(int64_t step) {
     while (!copies_.empty() && copies_.back().step > step) {
@@ -51,9 +79,12 @@ class LocalResume {
       try {
         require_all_shares(copy);
         const fs::path made = make(copy);
+        const auto num_lost =
+            std::count_if(copy.seen_by.begin(), copy.seen_by.end(), [](const Seen& seen) { return seen.own.empty(); });
         tell("local_taken", copy.step, "",
-             fmt::format("{} was made of the local copy of step {}, which {} ranks have written",
-                         made.filename().string(), copy.step, copy.seen_by.size()));
+             fmt::format("{} was made of the local copy of step {}, which {} ranks have written{}",
+                         made.filename().string(), copy.step, copy.seen_by.size(),
+                         num_lost == 0 ? "" : fmt::format("; the shares of {} of them are a neighbour's", num_lost)));
         return made;
       } catch (const UnwrittenError& e) {  // older steps are no stand-in for what is there, and whole for all we know
         throw FileError(fmt::format(
@@ -71,10 +102,15 @@ class LocalResume {
   const std::vector<std::string>& notes() const { return notes_; }
 
  private:
+  // The ranks of now whose host has a share: as the rank that wrote it left it there, and as a neighbour's.
+  struct Seen {
+    std::vector<int> own, of_neighbour;
+  };
   struct Copy {
     int64_t step = 0;
-    std::vector<std::vector<int>> seen_by;  // of each rank that wrote it: the ranks of now whose host has its share
+    std::vector<Seen> seen_by;  // of each rank that wrote it
   };
+  enum class Which : uint8_t { own, of_neighbour };
   bool leads() const { return ranks_.rank() == 0; }
 
   // The same on all ranks.
@@ -94,7 +130,8 @@ class LocalResume {
         Copy& copy = found[{share->step, share->ranks}];
         copy.step = share->step;
         copy.seen_by.resize(size_t(share->ranks));
-        copy.seen_by[size_t(share->rank)].push_back(rank);
+        Seen& seen = copy.seen_by[size_t(share->rank)];
+        (share->of_neighbour ? seen.of_neighbour : seen.own).push_back(rank);
       }
     }
     for (auto& [key, copy] : found) copies_.push_back(std::move(copy));
@@ -104,7 +141,7 @@ class LocalResume {
     constexpr size_t kNamed = 8;
     std::vector<size_t> missing;
     for (size_t rank = 0; rank < copy.seen_by.size(); ++rank)
-      if (copy.seen_by[rank].empty()) missing.push_back(rank);
+      if (copy.seen_by[rank].own.empty() && copy.seen_by[rank].of_neighbour.empty()) missing.push_back(rank);
     if (missing.empty()) return;
     std::string names;
     for (size_t i = 0; i < std::min(kNamed, missing.size()); ++i)
@@ -113,16 +150,66 @@ class LocalResume {
                                 copy.seen_by.size(), missing.size(), names, missing.size() > kNamed ? ", ..." : ""));
   }
 
-  fs::path share_of(const Copy& copy, size_t rank) const {
-    return life_ / to_string(LocalShareName{.step = copy.step, .rank = int(rank), .ranks = int(copy.seen_by.size())});
+  fs::path share_of(const Copy& copy, size_t rank, Which which) const {
+    return life_ / to_string(LocalShareName{.step = copy.step,
+                                            .rank = int(rank),
+                                            .ranks = int(copy.seen_by.size()),
+                                            .of_neighbour = which == Which::of_neighbour});
   }
   // One of the ranks that see a share reads it; where several do, they share out the work.
-  bool reads(const Copy& copy, size_t rank) const {
-    const std::vector<int>& who = copy.seen_by[rank];
-    return who[rank % who.size()] == ranks_.rank();
+  bool reads(const Copy& copy, size_t rank, Which which) const {
+    const std::vector<int>& who = which == Which::own ? copy.seen_by[rank].own : copy.seen_by[rank].of_neighbour;
+    return !who.empty() && who[rank % who.size()] == ranks_.rank();
+  }
+  static bool has_both(const Seen& seen) { return !seen.own.empty() && !seen.of_neighbour.empty(); }
+  static Which first_of(const Seen& seen) { return seen.own.empty() ? Which::of_neighbour : Which::own; }
+
+  // What comes from rank 0 beside its numbers is judged with the whole: where it is not good, a neighbour's is tried.
+  fs::path make(const Copy& copy) {
+    const Which first = first_of(copy.seen_by[0]);
+    if (!has_both(copy.seen_by[0])) return make(copy, first);
+    try {
+      return make(copy, first);
+    } catch (const UnwrittenError&) { throw; } catch (const FileError& e) {
+      tell_of_neighbour(copy, e.what());
+    }
+    return make(copy, Which::of_neighbour);
   }
 
-  fs::path make(const Copy& copy) {
+  void tell_of_neighbour(const Copy& copy, const std::string& why) {
+    tell("local_neighbour", copy.step, why,
+         fmt::format("WARNING: of the local copy of step {}, what another host holds is read instead: {}", copy.step,
+                     why));
+  }
+
+  // Each share from where its rank left it, or else from a host that holds it too.
+  void add_shares(const Copy& copy, const fs::path& here) {
+    const size_t num_shares = copy.seen_by.size();
+    std::vector<uint64_t> failed(num_shares);  // of those that another host holds
+    std::string why;
+    const auto add = [&](size_t rank, Which which, bool is_last) {
+      if (!reads(copy, rank, which)) return;
+      try {
+        add_share_to(share_of(copy, rank, which), here);
+      } catch (const UnwrittenError&) { throw; } catch (const FileError& e) {
+        if (is_last) throw;
+        failed[rank] = 1;
+        why = e.what();
+      }
+    };
+    agree_to_write([&] {
+      for (size_t rank = 0; rank < num_shares; ++rank)
+        add(rank, first_of(copy.seen_by[rank]), !has_both(copy.seen_by[rank]));
+    });
+    sum_over(ranks_, failed);
+    if (const std::string text = first_text(ranks_, why); !text.empty()) tell_of_neighbour(copy, text);
+    agree_to_write([&] {
+      for (size_t rank = 0; rank < num_shares; ++rank)
+        if (failed[rank] > 0) add(rank, Which::of_neighbour, true);
+    });
+  }
+
+  fs::path make(const Copy& copy, Which files) {
     const fs::path to = run_ / "checkpoints" / fmt::format("step-{}", copy.step);
     const fs::path here = DurableFolder::building_name(to);
     std::unique_ptr<DurableFolder> folder;  // of the rank that leads
@@ -131,12 +218,9 @@ class LocalResume {
       folder = std::make_unique<DurableFolder>(to);
     });
     agree_to_write([&] {
-      if (reads(copy, 0)) begin_checkpoint_of(share_of(copy, 0), here);
+      if (reads(copy, 0, files)) begin_checkpoint_of(share_of(copy, 0, files), here);
     });
-    agree_to_write([&] {
-      for (size_t rank = 0; rank < copy.seen_by.size(); ++rank)
-        if (reads(copy, rank)) add_share_to(share_of(copy, rank), here);
-    });
+    add_shares(copy, here);
     drop_from_memory(here);
     const CheckOutcome checked = check_checkpoint(here, CheckpointPart::all, ranks_, num_threads_);
     if (!checked.damage.empty()) throw FileError(checked.damage);
@@ -230,6 +314,7 @@ FoundCheckpoint find_state_to_resume(const Recipe& recipe, Communicator& ranks, 
   if (ranks.rank() == 0) clean_up_for_copies(run);
   LocalResume local(recipe, ranks, num_threads);
   const int64_t newest = newest_named(run, ranks);
+  local.tell_lost(newest);
   if (const auto made = local.make_newer_than(newest)) return {.path = made, .notes = local.notes()};
   FoundCheckpoint found;
   try {
@@ -256,12 +341,12 @@ std::vector<LocalCopyHere> local_copies_here(const fs::path& run, const std::str
     LocalCopyHere& copy = found[{share.step, share.ranks}];
     copy.step = share.step;
     copy.ranks = share.ranks;
-    copy.here.push_back(share.rank);
+    (share.of_neighbour ? copy.of_neighbours : copy.here).push_back(share.rank);
     copy.bytes += bytes_below(folder / to_string(share));
   }
   std::vector<LocalCopyHere> all;
   for (auto& [key, copy] : found) {
-    std::sort(copy.here.begin(), copy.here.end());
+    for (std::vector<int>* ranks : {&copy.here, &copy.of_neighbours}) std::sort(ranks->begin(), ranks->end());
     all.push_back(std::move(copy));
   }
   return all;

@@ -6,7 +6,9 @@ namespace weft {
 
 // Now that the run has the state that it goes on from.
 void Trainer::begin_local_copies() {
-  if (recipe_.checkpoint.local_interval > 0) local_ = std::make_unique<LocalCopies>(recipe_, *rank_.mesh.world, step_);
+  if (recipe_.checkpoint.local_interval == 0) return;
+  local_ = std::make_unique<LocalCopies>(recipe_, *rank_.mesh.world, step_);
+  if (!local_->neighbours_note().empty()) notes_.push_back(local_->neighbours_note());
 }
 
 // The run has a checkpoint of this step. That older copies count still, where this fails, does not end it.
@@ -44,6 +46,7 @@ void Trainer::go_on_copying(SaveWait wait) {
     if (!written || !leads()) return;
     records_->event("local_saved", {{"step", written->step},
                                     {"bytes", written->bytes},
+                                    {"neighbour_bytes", written->neighbour_bytes},
                                     {"seconds", written->seconds},
                                     {"skipped", local_->skipped}});
   } catch (const FileError& e) { tell_not_copied(step, e); }
