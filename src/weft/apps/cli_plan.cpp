@@ -30,58 +30,55 @@ Command add_score(CLI::App& plan) {
   return {app, [o] { return run_plan_score(*o); }, kPlanGroup};
 }
 
-Command add_loss(CLI::App& plan) {
-  auto o = std::make_shared<PlanLossOptions>();
-  CLI::App* app = plan.add_subcommand("loss", "Say what a loss costs, or which loss a budget reaches");
+// A command below `weft plan` that reads a recipe; `add` adds its own options.
+template <class Options>
+Command recipe_command(CLI::App& plan, const char* name, const char* help, int (*run)(const Options&),
+                       void (*add)(CLI::App&, Options&)) {
+  auto o = std::make_shared<Options>();
+  CLI::App* app = plan.add_subcommand(name, help);
   recipe_arguments(*app, o->recipe, o->overrides);
-  app->add_option("--cluster", o->cluster, "The devices: a name (H100-SXM) or a file")
+  add(*app, *o);
+  app->add_flag("--json", o->json, "Print JSON");
+  return {app, [o, run] { return run(*o); }, kPlanGroup};
+}
+
+void add_loss(CLI::App& app, PlanLossOptions& o) {
+  app.add_option("--cluster", o.cluster, "The devices: a name (H100-SXM) or a file")
       ->required()
       ->type_name("NAME|FILE");
-  app->add_option("--ranks", o->ranks, "On so many devices: 64, or 8..1024; by default all of the cluster")
+  app.add_option("--ranks", o.ranks, "On so many devices: 64, or 8..1024; by default all of the cluster")
       ->type_name("N|N..M");
-  app->add_option("--target", o->target, "Say what this loss costs, in nats a token")->check(CLI::PositiveNumber);
-  app->add_option("--budget", o->budget, "Say which loss a run reaches that costs so much")->check(CLI::PositiveNumber);
-  app->add_option("--deadline", o->deadline, "Or that takes so long: 90m, 36h, 12d")->type_name("TIME");
-  app->add_option("--models", o->models, "Other models beside the recipe's: folders, or files like config.json")
+  app.add_option("--target", o.target, "Say what this loss costs, in nats a token")->check(CLI::PositiveNumber);
+  app.add_option("--budget", o.budget, "Say which loss a run reaches that costs so much")->check(CLI::PositiveNumber);
+  app.add_option("--deadline", o.deadline, "Or that takes so long: 90m, 36h, 12d")->type_name("TIME");
+  app.add_option("--models", o.models, "Other models beside the recipe's: folders, or files like config.json")
       ->type_name("FOLDER");
-  app->add_option("--runs", o->runs, "Fit the law of loss to these runs; by default it is a published one")
+  app.add_option("--runs", o.runs, "Fit the law of loss to these runs; by default it is a published one")
       ->type_name("FOLDER");
-  app->add_flag("--json", o->json, "Print JSON");
-  app->footer(
+  app.footer(
       "Examples:\n  weft plan loss recipe.toml --cluster H100-SXM --ranks 8..256 --target 2.6\n"
       "  weft plan loss recipe.toml --cluster H100-SXM --ranks 64 --budget 20000 --models llama-1b llama-3b\n"
       "  weft plan loss recipe.toml --cluster c.toml --deadline 12d --runs runs/small runs/middle runs/long "
       "runs/large");
-  return {app, [o] { return run_plan_loss(*o); }, kPlanGroup};
 }
 
-Command add_rent(CLI::App& plan) {
-  auto o = std::make_shared<PlanRentOptions>();
-  CLI::App* app = plan.add_subcommand("rent", "Say what the run takes and costs on rented devices, hour by hour");
-  recipe_arguments(*app, o->recipe, o->overrides);
-  app->add_option("--prices", o->prices, "Who rents which devices when, for how much, and what is owned: TOML")
+void add_rent(CLI::App& app, PlanRentOptions& o) {
+  app.add_option("--prices", o.prices, "Who rents which devices when, for how much, and what is owned: TOML")
       ->required()
       ->type_name("FILE");
-  app->add_flag("--json", o->json, "Print JSON");
-  app->footer("Example:\n  weft plan rent recipe.toml --prices prices.toml");
-  return {app, [o] { return run_plan_rent(*o); }, kPlanGroup};
+  app.footer("Example:\n  weft plan rent recipe.toml --prices prices.toml");
 }
 
-Command add_balance(CLI::App& plan) {
-  auto o = std::make_shared<PlanBalanceOptions>();
-  CLI::App* app = plan.add_subcommand("balance", "Balance the stages of a pipeline by what a step of it took");
-  recipe_arguments(*app, o->recipe, o->overrides);
-  app->add_option("--trace", o->trace, "That step, as `weft bench step RECIPE --trace FILE` wrote it")
+void add_balance(CLI::App& app, PlanBalanceOptions& o) {
+  app.add_option("--trace", o.trace, "That step, as `weft bench step RECIPE --trace FILE` wrote it")
       ->required()
       ->type_name("FILE");
   CLI::Option* write =
-      app->add_option("--write", o->write, "Write the recipe with the better cut of the blocks")->type_name("FILE");
-  app->add_flag("--again", o->again, "Replace the file of --write that is there")->needs(write);
-  app->add_flag("--json", o->json, "Print JSON");
-  app->footer(
+      app.add_option("--write", o.write, "Write the recipe with the better cut of the blocks")->type_name("FILE");
+  app.add_flag("--again", o.again, "Replace the file of --write that is there")->needs(write);
+  app.footer(
       "Example:\n  weft bench step recipe.toml --trace step.json\n"
       "  weft plan balance recipe.toml --trace step.json --write balanced.toml");
-  return {app, [o] { return run_plan_balance(*o); }, kPlanGroup};
 }
 
 void add_search(CLI::App& app, PlanOptions& o, CLI::Option* cluster, const std::vector<CLI::Option*>& others) {
@@ -147,9 +144,14 @@ std::vector<Command> add_plan(CLI::App& weft) {
       "  weft plan recipe.toml --cluster cluster.toml --search --ranks 8..1024 --write best.toml\n"
       "  weft plan recipe.toml --cluster H100-SXM --serve --ranks 8 --prompt-tokens 4096\n"
       "  weft plan score published.csv");
-  std::vector<Command> commands{add_score(*app), add_loss(*app), add_rent(*app), add_balance(*app)};
-  commands.push_back({app, [o] { return run_plan(*o); }});
-  return commands;
+  return {
+      add_score(*app),
+      recipe_command(*app, "loss", "Say what a loss costs, or which loss a budget reaches", run_plan_loss, add_loss),
+      recipe_command(*app, "rent", "Say what the run takes and costs on rented devices, hour by hour", run_plan_rent,
+                     add_rent),
+      recipe_command(*app, "balance", "Balance the stages of a pipeline by what a step of it took", run_plan_balance,
+                     add_balance),
+      {app, [o] { return run_plan(*o); }}};
 }
 
 }  // namespace weft
