@@ -112,6 +112,17 @@ TEST_F(Plan, EveryKindOfRankOfALayoutIsShownTheLargestInFull) {
   EXPECT_GT(json["communication"].size(), 0u);
 }
 
+TEST_F(Plan, UnequalSharesStandInTextAndJson) {
+  const std::vector<std::string> layout{"parallel.dp=2", "parallel.micro_batches=[3,1]"};
+  EXPECT_SAYS(plan(layout).out, "micro-batches of each data-parallel rank: [3, 1]\n");
+  const auto in_json = [&](std::vector<std::string> more) {
+    more.push_back("--json");
+    return nlohmann::json::parse(plan(more).out);
+  };
+  EXPECT_EQ(in_json(layout)["micro_batches"], (std::vector<int64_t>{3, 1}));
+  EXPECT_FALSE(in_json({"parallel.dp=2"}).contains("micro_batches"));
+}
+
 TEST_F(Plan, APictureThatWouldBeTooLargeIsRefused) {
   const Finished f = plan({"parallel.pp=1000000", "--schedule"});
   EXPECT_EQ(f.status, 2);
@@ -223,7 +234,10 @@ TEST_F(Plan, FindsACutForUnequalDevices) {
   EXPECT_SAYS(text.out, "better cut of the blocks");
   const Finished json = on_both({"--json"});
   ASSERT_EQ(json.status, 0) << json.err;
-  EXPECT_EQ(nlohmann::json::parse(json.out)["forecast"]["stages"].size(), 2u);
+  const nlohmann::json forecast = nlohmann::json::parse(json.out)["forecast"];
+  EXPECT_EQ(forecast["stages"].size(), 2u);
+  EXPECT_EQ(forecast["micro_batches"], (std::vector<int64_t>{2, 2, 2, 2}));
+  EXPECT_EQ(forecast["pipeline_layout"], (std::vector<int64_t>{1, 1}));
   EXPECT_SAYS(on_both({"--scale", "8..16"}).err, "no --serve or --scale");
   const std::string written = (dir_ / "unequal-best.toml").string();
   const Finished found = plan({"run.backend=cpu", "--cluster", file, "--search", "--ranks", "16", "--write", written});

@@ -15,13 +15,13 @@ namespace {
 
 using testing::error_of;
 
-// Four blocks, wide enough that arithmetic takes the time.
-HfConfig four_blocks() {
+// Wide enough that arithmetic takes the time.
+HfConfig wide_blocks(int64_t layers) {
   HfConfig config;
   config.has_folder = false;
   config.spec = {.vocab_size = 4096,
                  .width = 2048,
-                 .num_layers = 4,
+                 .num_layers = layers,
                  .num_heads = 16,
                  .num_kv_heads = 16,
                  .head_dim = 128,
@@ -30,6 +30,8 @@ HfConfig four_blocks() {
   config.spec.rope = RopeSpec{};
   return config;
 }
+
+HfConfig four_blocks() { return wide_blocks(4); }
 
 Recipe recipe_to_search() {
   Recipe r;
@@ -55,10 +57,9 @@ UnequalSearchResult search_on_both(const UnequalCluster& cluster, SearchSpec spe
   return search_unequal(recipe_to_search(), four_blocks(), cluster, Profiles::built_in(), spec);
 }
 
-// The least step of all layouts that leave room, each with a better cut where there is one; 0: none does.
-double least_step_on(const UnequalCluster& cluster, int64_t devices) {
-  const Recipe recipe = recipe_to_search();
-  const HfConfig config = four_blocks();
+// The least step of all layouts that leave room, each with a better cut and better shares where there are any; 0: none
+// does.
+double least_step_on(const UnequalCluster& cluster, int64_t devices, const Recipe& recipe, const HfConfig& config) {
   int64_t refused = 0;
   double least = 0;
   for (const LayoutChoice& c : layouts_on(devices, recipe, config.spec, cluster.kinds[0], refused)) try {
@@ -66,6 +67,7 @@ double least_step_on(const UnequalCluster& cluster, int64_t devices) {
       UnequalPlanner planner(one, config, cluster, Profiles::built_in());
       UnequalForecast f = planner.forecast();
       if (auto better = planner.better_cut(f)) f = std::move(*better);
+      if (auto better = planner.better_shares(f)) f = std::move(better->forecast);
       const bool fits = std::all_of(f.stages.begin(), f.stages.end(), [](const auto& s) { return s.has_room(); });
       if (fits && (least == 0 || f.step.step_s < least)) least = f.step.step_s;
     } catch (const ConfigError&) {}
@@ -77,8 +79,8 @@ TEST(UnequalSearch, FindsWhatForecastingEveryLayoutFinds) {
   const UnequalSearchResult found = search_on_both(cluster, {.device_counts = {2}, .most = 1});
   ASSERT_EQ(found.best.size(), 1u);
   const UnequalLayout& best = found.best[0];
-  EXPECT_LE(best.forecast.step.step_s, 1.001 * least_step_on(cluster, 2));
-  EXPECT_EQ(best.layout.pp, 2);  // data ranks would wait for the slow one
+  EXPECT_LE(best.forecast.step.step_s, 1.001 * least_step_on(cluster, 2, recipe_to_search(), four_blocks()));
+  EXPECT_EQ(best.layout.pp, 2);  // gradients of data ranks would go over slow links
   EXPECT_EQ(best.forecast.blocks.size() % 2, 0u);
   EXPECT_GT(best.forecast.stages[0].blocks, best.forecast.stages[1].blocks);
   // What it says is what a recipe with it is forecast to take.
@@ -90,6 +92,33 @@ TEST(UnequalSearch, FindsWhatForecastingEveryLayoutFinds) {
   const SearchSpec spec{.device_counts = {2}, .most = 1};
   EXPECT_SAYS(to_string(found, cluster, spec), "parallel.pipeline_layout = " + to_string(best.forecast.blocks));
   EXPECT_EQ(to_json(found, spec)["best"][0]["layout"]["parallel.pp"], 2);
+}
+
+// Three blocks cannot be cut over two stages so that one is busy as long as the other at a third of its pace, a batch
+// of many micro-batches can.
+TEST(UnequalSearch, RanksOnQuickDevicesGetLargerShares) {
+  const UnequalCluster cluster{{node_with(1), node_with(0.3)}};
+  const SearchSpec spec{.device_counts = {2}, .most = 1};
+  Recipe recipe = recipe_to_search();
+  recipe.train.global_batch_size = 64;
+  const HfConfig config = wide_blocks(3);
+  const UnequalSearchResult found = search_unequal(recipe, config, cluster, Profiles::built_in(), spec);
+  ASSERT_EQ(found.best.size(), 1u);
+  const UnequalLayout& best = found.best[0];
+  EXPECT_LE(best.forecast.step.step_s, 1.001 * least_step_on(cluster, 2, recipe, config));
+  EXPECT_EQ(best.layout.dp, 2);
+  const std::vector<int64_t>& shares = best.forecast.shares;
+  ASSERT_EQ(shares.size(), 2u);
+  EXPECT_GT(shares[0], 2 * shares[1]);
+  // What it says is what a recipe with it is forecast to take.
+  const Recipe written = best.applied_to(recipe);
+  EXPECT_EQ(written.parallel.micro_batches, shares);
+  EXPECT_EQ(UnequalPlanner(written, config, cluster, Profiles::built_in()).forecast().step.step_s,
+            best.forecast.step.step_s);
+  EXPECT_SAYS(
+      to_string(found, cluster, spec),
+      fmt::format("the best one's shares of the batch: parallel.micro_batches = [{}, {}]\n", shares[0], shares[1]));
+  EXPECT_EQ(to_json(found, spec)["best"][0]["layout"]["parallel.micro_batches"], shares);
 }
 
 TEST(UnequalSearch, SaysTheSameAgainOnAnyNumberOfThreads) {

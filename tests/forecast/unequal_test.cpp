@@ -231,6 +231,7 @@ TEST(Unequal, RanksOnQuickDevicesGetLargerShares) {
     if (other.parallel.micro_batches != shares) continue;
     EXPECT_EQ(f.step.step_s, better->forecast.step.step_s);  // a recipe with them is forecast so
     EXPECT_EQ(f.shares, shares);
+    EXPECT_EQ(to_json(f, {}, 0)["micro_batches"], shares);
     EXPECT_FALSE(with.better_shares(f));
   }
   EXPECT_LE(better->forecast.step.step_s, 1.0001 * best);

@@ -191,6 +191,7 @@ void add_memory(const Recipe& recipe, bool instructions, nlohmann::json* json) {
                 {"model_flops_per_step", a.model_flops},
                 {"hardware_flops_per_step", a.hardware_flops},
                 {"world", plan.run.step.mesh.world()}});
+  if (const auto& shares = plan.run.step.order.unequal; !shares.empty()) (*json)["micro_batches"] = shares;
   if (!plan.run.recompute.blocks.empty()) (*json)["recompute"] = json_of(plan.run.recompute);
   add_length(recipe, plan.run.model.vocab_size, json);
   if (instructions) (*json)["step"] = to_json(step_data_of(plan.run, *machine.workspace_model));

@@ -20,31 +20,17 @@ namespace {
 constexpr int kDepths = 5;
 constexpr std::array<int, kDepths> kEffort = {1, 64, 128, 128, 256};  // to look once more, in any unit
 constexpr int kEffortAtOnce = 4096;                                   // however many threads share it
-constexpr int64_t kMostUnused = 64;                                   // devices, of which fewer are looked for
 constexpr size_t kNearest = 16;                                       // layouts that are measured where none fits
 constexpr double kFrontRooms[] = {1, 0.5};                            // parts of a device's memory
 
-// What is minimised, in this order.
-using Value = std::array<double, 2>;
-
-Value value_of(const SearchSpec& spec, const ClusterSpec& cluster, double step_s, int64_t devices) {
+DevicesUsed used_of(const ClusterSpec& cluster, int64_t devices) {
   const double n = double(devices);
-  switch (spec.objective) {
-    case SearchObjective::time:
-      return {step_s, n};
-    case SearchObjective::price:
-      return {cluster.price_per_device_hour / 3600 * n * step_s, step_s};
-    case SearchObjective::energy:
-      return {cluster.device.watts * n * step_s, step_s};
-    case SearchObjective::ranks:
-      break;
-  }
-  return {n, step_s};
+  return {.devices = devices, .price_per_hour = cluster.price_per_device_hour * n, .watts = cluster.device.watts * n};
 }
 
 // A layout of which so much is known.
 struct Candidate {
-  Value value = {};  // at least
+  SearchValue value = {};  // at least
   double step_s = 0;
   size_t at = 0;  // of the layouts
   int depth = 0;
@@ -64,12 +50,7 @@ class Search {
   std::vector<std::pair<double, LayoutChoice>> too_large = {};  // those that need least, at least so much
 
  private:
-  bool is_too_slow(double step_s, const LayoutChoice& c) const {
-    const double steps = double(spec_.steps);
-    return (spec_.deadline_s > 0 && step_s * steps > spec_.deadline_s) ||
-           (spec_.budget > 0 &&
-            step_s * steps * double(c.num_devices()) * cluster_.price_per_device_hour / 3600 > spec_.budget);
-  }
+  DevicesUsed used_by(const LayoutChoice& c) const { return used_of(cluster_, c.num_devices()); }
   struct Look {
     Fate fate = Fate::goes_on;
     double bytes = 0;
@@ -85,7 +66,7 @@ class Search {
   LayoutPlanner& planner_;
   std::priority_queue<Candidate, std::vector<Candidate>, std::greater<>> queue_;
   struct Best {
-    Value value;
+    SearchValue value;
     int64_t bytes;
     size_t at;
     FoundLayout found;
@@ -114,7 +95,7 @@ Search::Look Search::look(Candidate& c, const LayoutChoice& layout, double room)
     look.fate = !look.found ? Fate::cannot_run : look.bytes > room ? Fate::measured_large : Fate::found;
   }
   ++c.depth;
-  c.value = value_of(spec_, cluster_, c.step_s, layout.num_devices());
+  c.value = search_value(spec_, c.step_s, used_by(layout));
   return look;
 }
 
@@ -138,7 +119,7 @@ void Search::judge(const Candidate& c, const LayoutChoice& layout, Look&& look) 
       ++counts.measured_large;
       return add_too_large(look.bytes, layout);
     case Fate::goes_on:
-      if (is_too_slow(c.step_s, layout))
+      if (is_too_slow(spec_, c.step_s, used_by(layout)))
         ++counts.too_slow;
       else
         queue_.push(c);
@@ -148,11 +129,11 @@ void Search::judge(const Candidate& c, const LayoutChoice& layout, Look&& look) 
   }
   ++counts.planned;
   const double step_s = look.found->step.step_s;
-  if (is_too_slow(step_s, layout)) {
+  if (is_too_slow(spec_, step_s, used_by(layout))) {
     ++counts.too_slow;
     return;
   }
-  const Value value = value_of(spec_, cluster_, step_s, layout.num_devices());
+  const SearchValue value = search_value(spec_, step_s, used_by(layout));
   best_.push_back({value, look.found->memory_bytes, c.at, std::move(*look.found)});
   std::sort(best_.begin(), best_.end());
   if (best_.size() > spec_.most) best_.pop_back();
@@ -165,7 +146,7 @@ std::vector<FoundLayout> Search::run(const std::vector<LayoutChoice>& layouts, d
   counts.layouts += layouts.size();
   for (size_t i = 0; i < layouts.size(); ++i) {
     Candidate c{.step_s = bounds_.by_arithmetic(layouts[i]), .at = i};
-    c.value = value_of(spec_, cluster_, c.step_s, layouts[i].num_devices());
+    c.value = search_value(spec_, c.step_s, used_by(layouts[i]));
     judge(c, layouts[i], {});
   }
   const auto may_be_better = [&] {
@@ -251,42 +232,10 @@ std::string nearest_of(const Search& search, LayoutPlanner& planner, double room
                      (bytes - room) / gib);
 }
 
-// Where there is no layout of so many devices: how many fewer there is one of.
-std::string usable_of(const SearchSpec& spec, const Recipe& recipe, const ModelSpec& model,
-                      const ClusterSpec& cluster) {
-  const int64_t most = spec.device_counts.back();
-  int64_t refused = 0;
-  for (int64_t n = most - 1; n >= std::max<int64_t>(1, most - kMostUnused); --n)
-    if (!layouts_on(n, recipe, model, cluster, refused).empty())
-      return fmt::format(
-          "no layout is of {} devices: the batch of {} sequences and the model cannot be cut so; {} can be used, and "
-          "{} "
-          "left over",
-          most, recipe.train.global_batch_size, n, most - n);
-  return fmt::format("no layout is of {} devices: the batch of {} sequences and the model cannot be cut so", most,
-                     recipe.train.global_batch_size);
-}
-
 }  // namespace
 
 double usual_reserve(const ClusterSpec& cluster) {
   return std::min(2.0 * (1 << 30), 0.05 * cluster.device.memory_bytes);
-}
-
-void require_searchable(const Recipe& recipe) {
-  if (recipe.parallel.recompute == RecomputeKind::budget)
-    throw ConfigError(
-        "the search cannot run with parallel.recompute = \"budget\": it tries none, selective and full of every "
-        "layout; "
-        "the nearest that works: parallel.recompute = \"none\" and no parallel.memory_budget, and \"budget\" with the "
-        "layout that it finds");
-  require_priced(recipe);
-  if (recipe.train.objective != ObjectiveKind::cross_entropy)
-    throw ConfigError(fmt::format(
-        "the search cannot run with train.objective = \"{}\": its bounds know no forward-only passes; the nearest that "
-        "works: train.objective = \"cross_entropy\", and then --cluster with the objective and the layout that it "
-        "finds",
-        recipe.train.objective));
 }
 
 namespace {
@@ -333,10 +282,11 @@ class Space {
     result.best = search.run(all_, result.room_bytes);
     result.counts = search.counts;
     for (FoundLayout& found : result.best) found = best_order(found, planner_, cluster_, result.room_bytes);
-    std::stable_sort(result.best.begin(), result.best.end(), [&](const FoundLayout& a, const FoundLayout& b) {
-      return value_of(spec_, cluster_, a.step.step_s, a.layout.num_devices()) <
-             value_of(spec_, cluster_, b.step.step_s, b.layout.num_devices());
-    });
+    const auto value_of = [&](const FoundLayout& f) {
+      return search_value(spec_, f.step.step_s, used_of(cluster_, f.layout.num_devices()));
+    };
+    std::stable_sort(result.best.begin(), result.best.end(),
+                     [&](const FoundLayout& a, const FoundLayout& b) { return value_of(a) < value_of(b); });
     if (result.best.empty()) result.nearest = nearest(result.room_bytes);
     return result;
   }
@@ -365,7 +315,7 @@ class Space {
   }
 
   std::string nearest(double room) {
-    if (all_.empty()) return usable_of(spec_, recipe_, bounds_.model(), cluster_);
+    if (all_.empty()) return usable_text(spec_, recipe_, bounds_.model(), cluster_);
     SearchSpec fastest = fastest_alone();
     fastest.deadline_s = fastest.budget = 0;
     Search any(fastest, cluster_, bounds_, planner_);

@@ -71,6 +71,31 @@ nlohmann::json settings_json(const LayoutChoice& c) {
   return json;
 }
 
+std::string device_counts_text(const SearchSpec& spec) {
+  if (spec.device_counts.size() == 1) return fmt::format("{}", spec.device_counts[0]);
+  return fmt::format("{} to {}", spec.device_counts.front(), spec.device_counts.back());
+}
+
+std::string counts_text(const SearchCounts& n) {
+  return fmt::format(
+      "  {} do not fit ({} of them measured), {} cannot run, {} are beyond deadline or budget, {} cannot be better; {} "
+      "planned whole\n  beside {} cuts that the model does not allow\n",
+      n.too_large + n.measured_large, n.measured_large, n.cannot_run, n.too_slow, n.beaten, n.planned, n.refused);
+}
+
+nlohmann::json counts_json(const SearchCounts& n, const SearchSpec& spec) {
+  return {{"objective", name_of(spec.objective)},
+          {"device_counts", spec.device_counts},
+          {"layouts", n.layouts},
+          {"refused", n.refused},
+          {"do_not_fit", n.too_large + n.measured_large},
+          {"cannot_run", n.cannot_run},
+          {"too_slow", n.too_slow},
+          {"cannot_be_better", n.beaten},
+          {"planned", n.planned},
+          {"best", nlohmann::json::array()}};
+}
+
 std::vector<int64_t> device_counts_of(const std::string& text, const ClusterSpec& cluster) {
   const size_t dots = text.find("..");
   const auto low = number_of<int64_t>(text.substr(0, dots)),
@@ -102,19 +127,12 @@ double seconds_of_duration(const std::string& text) {
 }
 
 std::string to_string(const SearchResult& r, const SearchSpec& spec) {
-  const SearchCounts& n = r.counts;
   std::string text = fmt::format(
       "searched {} layouts on {} {}, by {}; a layout may take {:.1f} of {:.1f} GiB ({:.1f} are left for contexts and "
       "buffers of libraries)\n",
-      n.layouts,
-      spec.device_counts.size() == 1 ? fmt::format("{}", spec.device_counts[0])
-                                     : fmt::format("{} to {}", spec.device_counts.front(), spec.device_counts.back()),
-      r.cluster.device.name, name_of(spec.objective), r.room_bytes / kGiBOfMemory,
-      r.cluster.device.memory_bytes / kGiBOfMemory, spec.reserve_bytes / kGiBOfMemory);
-  text += fmt::format(
-      "  {} do not fit ({} of them measured), {} cannot run, {} are beyond deadline or budget, {} cannot be better; {} "
-      "planned whole\n  beside {} cuts that the model does not allow\n",
-      n.too_large + n.measured_large, n.measured_large, n.cannot_run, n.too_slow, n.beaten, n.planned, n.refused);
+      r.counts.layouts, device_counts_text(spec), r.cluster.device.name, name_of(spec.objective),
+      r.room_bytes / kGiBOfMemory, r.cluster.device.memory_bytes / kGiBOfMemory, spec.reserve_bytes / kGiBOfMemory);
+  text += counts_text(r.counts);
   if (r.best.empty()) return text + "\n" + r.nearest + "\n";
   text += fmt::format("\nthe best\n{}", heading());
   for (const FoundLayout& f : r.best) text += row_of(f) + "         " + f.neighbours + "\n";
@@ -129,20 +147,10 @@ std::string to_string(const SearchResult& r, const SearchSpec& spec) {
 }
 
 nlohmann::json to_json(const SearchResult& r, const SearchSpec& spec) {
-  const SearchCounts& n = r.counts;
-  nlohmann::json json{{"device", r.cluster.device.name},
-                      {"objective", name_of(spec.objective)},
-                      {"device_counts", spec.device_counts},
-                      {"room_bytes", r.room_bytes},
-                      {"layouts", n.layouts},
-                      {"refused", n.refused},
-                      {"do_not_fit", n.too_large + n.measured_large},
-                      {"cannot_run", n.cannot_run},
-                      {"too_slow", n.too_slow},
-                      {"cannot_be_better", n.beaten},
-                      {"planned", n.planned},
-                      {"best", nlohmann::json::array()},
-                      {"front", nlohmann::json::array()}};
+  nlohmann::json json = counts_json(r.counts, spec);
+  json["device"] = r.cluster.device.name;
+  json["room_bytes"] = r.room_bytes;
+  json["front"] = nlohmann::json::array();
   for (const FoundLayout& f : r.best) json["best"].push_back(json_of(f));
   for (const FoundLayout& f : r.front) json["front"].push_back(json_of(f));
   if (!r.nearest.empty()) json["nearest"] = r.nearest;

@@ -22,54 +22,50 @@ constexpr int kEffortOfRound = 2048;
 constexpr int kPlanned = 2;                             // the last look
 constexpr size_t kMostPlanned = 64, kMostInVain = 256;  // whole: with a layout that fits, and without
 constexpr size_t kMostNearest = 8;
-constexpr int64_t kMostLeftOver = 64;  // devices
 
-// Which kinds of devices each stage is on; the same for layouts with these axes.
+// Which kinds of devices each stage is on.
 using StageKinds = std::vector<std::vector<size_t>>;
 
-StageKinds kinds_of_stages(const UnequalCluster& cluster, const MeshSizes& mesh) {
-  StageKinds all(static_cast<size_t>(mesh.pp));
-  for (int stage = 0; stage < mesh.pp; ++stage) {
-    std::vector<bool> has(cluster.kinds.size(), false);
-    for (int dp = 0; dp < mesh.dp; ++dp)
+// The same for layouts with these axes.
+struct Spread {
+  StageKinds all;                       // of all ranks of dp ...
+  std::map<StageKinds, int64_t> ranks;  // ... and of each: how many there are alike
+};
+
+Spread spread_over(const UnequalCluster& cluster, const MeshSizes& mesh) {
+  const auto add = [](std::vector<size_t>& kinds, size_t kind) {
+    const auto at = std::lower_bound(kinds.begin(), kinds.end(), kind);
+    if (at == kinds.end() || *at != kind) kinds.insert(at, kind);
+  };
+  const auto num_stages = static_cast<size_t>(mesh.pp);
+  Spread spread{.all = StageKinds(num_stages), .ranks = {}};
+  for (int dp = 0; dp < mesh.dp; ++dp) {
+    StageKinds own(num_stages);
+    for (int stage = 0; stage < mesh.pp; ++stage)
       for (int cp = 0; cp < mesh.cp; ++cp)
-        for (int tp = 0; tp < mesh.tp; ++tp)
-          has[cluster.kind_of(rank_at(mesh, {.dp = dp, .pp = stage, .cp = cp, .tp = tp}))] = true;
-    for (size_t k = 0; k < has.size(); ++k)
-      if (has[k]) all[size_t(stage)].push_back(k);
+        for (int tp = 0; tp < mesh.tp; ++tp) {
+          const size_t kind = cluster.kind_of(rank_at(mesh, {.dp = dp, .pp = stage, .cp = cp, .tp = tp}));
+          add(own[size_t(stage)], kind);
+          add(spread.all[size_t(stage)], kind);
+        }
+    ++spread.ranks[own];
   }
-  return all;
+  return spread;
 }
 
-// What is minimised, in this order.
-using Aim = std::array<double, 2>;
-
-// What the first n devices cost and draw.
-double sum_of_first(const UnequalCluster& cluster, int64_t n, double (*of)(const ClusterSpec&)) {
-  double sum = 0;
+// Of the first n devices.
+DevicesUsed used_of(const UnequalCluster& cluster, int64_t n) {
+  DevicesUsed used{.devices = n};
   for (const ClusterSpec& kind : cluster.kinds) {
     const int64_t here = std::min<int64_t>(n, kind.num_devices);
-    sum += of(kind) * double(here);
+    used.price_per_hour += kind.price_per_device_hour * double(here);
+    used.watts += kind.device.watts * double(here);
     n -= here;
   }
-  return sum;
+  return used;
 }
 double price_of(const ClusterSpec& kind) { return kind.price_per_device_hour; }
 double watts_of(const ClusterSpec& kind) { return kind.device.watts; }
-
-Aim aim_of(const SearchSpec& spec, const UnequalCluster& cluster, double step_s, int64_t devices) {
-  switch (spec.objective) {
-    case SearchObjective::time:
-      return {step_s, double(devices)};
-    case SearchObjective::price:
-      return {sum_of_first(cluster, devices, price_of) / 3600 * step_s, step_s};
-    case SearchObjective::energy:
-      return {sum_of_first(cluster, devices, watts_of) * step_s, step_s};
-    case SearchObjective::ranks:
-      break;
-  }
-  return {double(devices), step_s};
-}
 
 void check_unequal(const SearchSpec& spec, const UnequalCluster& cluster) {
   const auto all_have = [&](double (*of)(const ClusterSpec&)) {
@@ -127,7 +123,7 @@ class UnequalBounds {
   // Bytes that all stages together lack; at most 0: none that the bound knows of.
   double lacks(const LayoutChoice& c) {
     double room = 0;
-    for (const std::vector<size_t>& stage : stages_of(c)) {
+    for (const std::vector<size_t>& stage : spread_of(c).all) {
       double smallest = 1e30;
       for (const size_t k : stage)
         smallest = std::min(smallest, kinds_[k].device.memory_bytes - usual_reserve(kinds_[k]));
@@ -144,35 +140,47 @@ class UnequalBounds {
     return c;
   }
   // A pipeline whose stages get of the model what makes them equally long, and in which the first micro-batch passes
-  // all stages at the pace of the quickest one at least.
+  // all stages at the pace of the quickest one at least. Where ranks of dp may have unequal shares of the batch, each
+  // gets what makes these pipelines equally long.
   template <class Of>
   double shared_out(const LayoutChoice& c, Of of) {
     const LayoutChoice whole = as_one_stage(c);
     std::vector<double> on_kind;  // the step, if one stage had all of it
     for (LayoutBounds& of_kind : by_kind_) on_kind.push_back(of(of_kind, whole));
-    double rate = 0, quickest = 1e30;
-    for (const std::vector<size_t>& stage : stages_of(c)) {
-      double slowest = 0;
-      for (const size_t k : stage) slowest = std::max(slowest, on_kind[k]);
-      rate += 1 / slowest;
-      quickest = std::min(quickest, slowest);
-    }
-    const double even = 1 / rate;
+    double quickest = 1e30;
+    const auto rate_of = [&](const StageKinds& stages) {
+      double rate = 0;
+      for (const std::vector<size_t>& stage : stages) {
+        double slowest = 0;
+        for (const size_t k : stage) slowest = std::max(slowest, on_kind[k]);
+        rate += 1 / slowest;
+        quickest = std::min(quickest, slowest);
+      }
+      return rate;
+    };
     const auto m = double(recipe_.train.global_batch_size / c.micro_batch_size / c.dp);
+    const Spread& spread = spread_of(c);
+    double rate = 0;
+    if (may_have_shares(c) && m > 1)
+      for (const auto& [stages, count] : spread.ranks) rate += rate_of(stages) * double(count) / double(c.dp);
+    else
+      rate = rate_of(spread.all);
+    const double even = 1 / rate;
     return even + part_of_bubble(c) * std::max(0.0, quickest - even) / m;
   }
+  static bool may_have_shares(const LayoutChoice& c) { return c.zero_stage < 2 && c.ep == 1; }
   // The part of a bubble of 1F1B that a schedule has at least (schedule/schedule.h).
   static double part_of_bubble(const LayoutChoice& c) {
     if (c.schedule == ScheduleKind::zbv) return 0;
     if (c.schedule == ScheduleKind::zb_h1) return 0.3;  // (F + D - W) / (F + D + W)
     return 1 / double(std::max<int64_t>(1, c.chunks));
   }
-  const StageKinds& stages_of(const LayoutChoice& c) {
+  const Spread& spread_of(const LayoutChoice& c) {
     const std::array<int64_t, 4> key{c.dp, c.tp, c.pp, c.cp};
     std::lock_guard lock(mutex_);
-    StageKinds& stages = stages_[key];
-    if (stages.empty()) stages = kinds_of_stages(cluster_, mesh_sizes_of(with_choice(recipe_, c)));
-    return stages;
+    Spread& spread = spreads_[key];
+    if (spread.all.empty()) spread = spread_over(cluster_, mesh_sizes_of(with_choice(recipe_, c)));
+    return spread;
   }
 
   const Recipe& recipe_;
@@ -182,7 +190,7 @@ class UnequalBounds {
   std::deque<SmallRuns> runs_ = {};
   std::deque<LayoutBounds> by_kind_ = {};
   std::mutex mutex_;
-  std::map<std::array<int64_t, 4>, StageKinds> stages_ = {};
+  std::map<std::array<int64_t, 4>, Spread> spreads_ = {};
 };
 
 bool leaves_room(const UnequalForecast& f) {
@@ -219,7 +227,7 @@ class UnequalSearch {
 
  private:
   struct Ahead {
-    Aim aim = {};  // at least
+    SearchValue aim = {};  // at least
     double step_s = 0;
     size_t at = 0;  // of the layouts
     int looks = 0;
@@ -231,7 +239,7 @@ class UnequalSearch {
     bool cannot_run = false;
   };
   struct Kept {
-    Aim aim;
+    SearchValue aim;
     size_t at;
     UnequalForecast forecast;
     bool operator<(const Kept& o) const { return std::tie(aim, at) < std::tie(o.aim, o.at); }
@@ -241,11 +249,7 @@ class UnequalSearch {
   Seen look(Ahead& ahead, const SearchSpec& spec);
   std::optional<UnequalForecast> plan(const LayoutChoice& layout) const;
   std::string why_none();
-  bool is_too_slow(double step_s, int64_t devices, const SearchSpec& spec) const {
-    const double run_s = step_s * double(spec.steps);
-    return (spec.deadline_s > 0 && run_s > spec.deadline_s) ||
-           (spec.budget > 0 && run_s / 3600 * sum_of_first(cluster_, devices, price_of) > spec.budget);
-  }
+  DevicesUsed used_by(const LayoutChoice& c) const { return used_of(cluster_, c.num_devices()); }
 
   const Recipe& recipe_;
   const HfConfig& config_;
@@ -258,7 +262,8 @@ class UnequalSearch {
   std::vector<std::pair<double, size_t>> too_large_ = {};  // what they lack at least, and which
 };
 
-// Its own cut, or a better one; none where weft cannot run it.
+// With its own cut, or a better one, and with better shares of the batch where its ranks of dp are on unequal devices;
+// none where weft cannot run it.
 std::optional<UnequalForecast> UnequalSearch::plan(const LayoutChoice& layout) const {
   try {
     const Recipe recipe = checked_recipe(recipe_, layout);
@@ -266,7 +271,11 @@ std::optional<UnequalForecast> UnequalSearch::plan(const LayoutChoice& layout) c
     UnequalForecast now = planner.forecast();
     UnequalForecast strict = now;  // what leaves no room does not fit here
     for (UnequalStage& stage : strict.stages) stage.device_bytes = stage.room_bytes;
-    if (auto better = planner.better_cut(strict)) return better;
+    if (auto better = planner.better_cut(strict)) now = std::move(*better);
+    const bool is_mixed =
+        std::any_of(now.stages.begin(), now.stages.end(), [](const UnequalStage& s) { return s.kinds.size() > 1; });
+    if (!is_mixed) return now;
+    if (auto shares = planner.better_shares(now)) return std::move(shares->forecast);
     return now;
   } catch (const ConfigError&) {
   } catch (const PlacementError&) {}
@@ -285,7 +294,7 @@ UnequalSearch::Seen UnequalSearch::look(Ahead& ahead, const SearchSpec& spec) {
     if (seen.planned) seen.lack = lack_of(*seen.planned);
   }
   ++ahead.looks;
-  ahead.aim = aim_of(spec, cluster_, ahead.step_s, layout.num_devices());
+  ahead.aim = search_value(spec, ahead.step_s, used_by(layout));
   return seen;
 }
 
@@ -299,14 +308,14 @@ UnequalSearchResult UnequalSearch::find(const SearchSpec& spec) {
   std::vector<Kept> best;
   std::priority_queue<Ahead, std::vector<Ahead>, std::greater<>> queue;
   const auto go_on = [&](const Ahead& ahead) {
-    if (is_too_slow(ahead.step_s, layouts_[ahead.at].num_devices(), spec))
+    if (is_too_slow(spec, ahead.step_s, used_by(layouts_[ahead.at])))
       ++counts.too_slow;
     else
       queue.push(ahead);
   };
   for (size_t i = 0; i < layouts_.size(); ++i) {
     Ahead ahead{.step_s = bounds_.by_arithmetic(layouts_[i]), .at = i};
-    ahead.aim = aim_of(spec, cluster_, ahead.step_s, layouts_[i].num_devices());
+    ahead.aim = search_value(spec, ahead.step_s, used_by(layouts_[i]));
     go_on(ahead);
   }
   size_t planned = 0;
@@ -339,7 +348,7 @@ UnequalSearchResult UnequalSearch::find(const SearchSpec& spec) {
         go_on(now[i]);
       } else {
         ++counts.planned;
-        if (is_too_slow(now[i].step_s, layouts_[now[i].at].num_devices(), spec)) {
+        if (is_too_slow(spec, now[i].step_s, used_by(layouts_[now[i].at]))) {
           ++counts.too_slow;
           continue;
         }
@@ -356,17 +365,7 @@ UnequalSearchResult UnequalSearch::find(const SearchSpec& spec) {
 }
 
 std::string UnequalSearch::why_none() {
-  const int64_t most = spec_.device_counts.back();
-  if (layouts_.empty()) {
-    for (int64_t n = most - 1, ignored = 0; n >= std::max<int64_t>(1, most - kMostLeftOver); --n)
-      if (!layouts_on(n, recipe_, bounds_.model(), cluster_.kinds[0], ignored).empty())
-        return fmt::format(
-            "no layout is of {} devices: the batch of {} sequences and the model cannot be cut so; {} can be used, and "
-            "{} left over",
-            most, recipe_.train.global_batch_size, n, most - n);
-    return fmt::format("no layout is of {} devices: the batch of {} sequences and the model cannot be cut so", most,
-                       recipe_.train.global_batch_size);
-  }
+  if (layouts_.empty()) return usable_text(spec_, recipe_, bounds_.model(), cluster_.kinds[0]);
   if (spec_.deadline_s > 0 || spec_.budget > 0) {
     SearchSpec fastest = spec_;
     fastest.objective = SearchObjective::time;
@@ -397,6 +396,7 @@ std::string UnequalSearch::why_none() {
 Recipe UnequalLayout::applied_to(const Recipe& recipe) const {
   Recipe r = with_choice(recipe, layout);
   if (layout.pp > 1) r.parallel.pipeline_layout = forecast.blocks;
+  r.parallel.micro_batches = forecast.shares;
   return r;
 }
 

@@ -1,5 +1,5 @@
-// The best layouts of a recipe on devices of several kinds, each with the cut of its blocks that suits them. The same
-// answer every time, whatever the threads.
+// The best layouts of a recipe on devices of several kinds, each with the cut of its blocks, and the shares of its
+// ranks of dp, that suit them. The same answer every time, whatever the threads.
 #pragma once
 #include <nlohmann/json_fwd.hpp>
 #include <string>
@@ -10,11 +10,13 @@
 
 namespace weft {
 
-// A layout as UnequalPlanner forecasts it; `forecast.blocks` is its cut.
+// A layout as UnequalPlanner forecasts it; `forecast.blocks` is its cut, and `forecast.shares`, where there are any,
+// its micro-batches.
 struct UnequalLayout {
   LayoutChoice layout = {};
   UnequalForecast forecast = {};
-  // The recipe with it: parallel.pipeline_layout too, where it has several stages.
+  // The recipe with it: parallel.pipeline_layout too, where it has several stages, and parallel.micro_batches, where
+  // its shares are unequal.
   Recipe applied_to(const Recipe& recipe) const;
 };
 

@@ -5,6 +5,7 @@
 #include "weft/base/error.h"
 #include "weft/forecast/search_parts.h"
 #include "weft/forecast/unequal_search.h"
+#include "weft/schedule/shares.h"
 
 namespace weft {
 namespace {
@@ -28,7 +29,9 @@ std::string stages_of_row(const UnequalLayout& l) {
     const UnequalStage& stage = f.stages[s];
     text += fmt::format("         stage {}: {} blocks on {}, busy {}, {:.1f} of {:.1f} GiB\n", s, stage.blocks,
                         f.cluster.kinds[stage.slowest].device.name +
-                            (stage.kinds.size() > 1 ? " and quicker devices, which wait for it" : ""),
+                            (stage.kinds.size() == 1 ? ""
+                             : f.shares.empty()      ? " and quicker devices, which wait for it"
+                                                     : " and others, whose ranks have other shares of the batch"),
                         duration_text(stage.busy_s), double(stage.memory_bytes) / kGiBOfStage,
                         stage.room_bytes / kGiBOfStage);
   }
@@ -38,18 +41,12 @@ std::string stages_of_row(const UnequalLayout& l) {
 }  // namespace
 
 std::string to_string(const UnequalSearchResult& r, const UnequalCluster& cluster, const SearchSpec& spec) {
-  const SearchCounts& n = r.counts;
   std::string devices;
   for (const ClusterSpec& kind : cluster.kinds)
     devices += fmt::format("{}{} {}", devices.empty() ? "" : ", ", kind.num_devices, kind.device.name);
-  std::string text = fmt::format(
-      "searched {} layouts on {} of {}, by {}\n  {} do not fit ({} of them measured), {} cannot run, {} are beyond "
-      "deadline or budget, {} cannot be better; {} planned whole\n  beside {} cuts that the model does not allow\n",
-      n.layouts,
-      spec.device_counts.size() == 1 ? fmt::format("{}", spec.device_counts[0])
-                                     : fmt::format("{} to {}", spec.device_counts.front(), spec.device_counts.back()),
-      devices, name_of(spec.objective), n.too_large + n.measured_large, n.measured_large, n.cannot_run, n.too_slow,
-      n.beaten, n.planned, n.refused);
+  std::string text = fmt::format("searched {} layouts on {} of {}, by {}\n", r.counts.layouts, device_counts_text(spec),
+                                 devices, name_of(spec.objective));
+  text += counts_text(r.counts);
   if (r.not_looked_at > 0)
     text += fmt::format("  {} more might be as good by their bounds, and were not planned\n", r.not_looked_at);
   if (r.best.empty()) return text + "\n" + r.nearest + "\n";
@@ -59,27 +56,22 @@ std::string to_string(const UnequalSearchResult& r, const UnequalCluster& cluste
   const UnequalForecast& best = r.best[0].forecast;
   if (best.work.mesh.pp > 1)
     text += fmt::format("\nthe best one's cut of the blocks: parallel.pipeline_layout = {}\n", to_string(best.blocks));
+  if (!best.shares.empty())
+    text +=
+        fmt::format("\nthe best one's shares of the batch: parallel.micro_batches = {}\n", text_of_shares(best.shares));
   return text;
 }
 
 nlohmann::json to_json(const UnequalSearchResult& r, const SearchSpec& spec) {
-  const SearchCounts& n = r.counts;
-  nlohmann::json json{{"objective", name_of(spec.objective)},
-                      {"device_counts", spec.device_counts},
-                      {"layouts", n.layouts},
-                      {"refused", n.refused},
-                      {"do_not_fit", n.too_large + n.measured_large},
-                      {"cannot_run", n.cannot_run},
-                      {"too_slow", n.too_slow},
-                      {"cannot_be_better", n.beaten},
-                      {"planned", n.planned},
-                      {"not_looked_at", r.not_looked_at},
-                      {"best", nlohmann::json::array()}};
+  nlohmann::json json = counts_json(r.counts, spec);
+  json["not_looked_at"] = r.not_looked_at;
   for (const UnequalLayout& l : r.best) {
     nlohmann::json one = to_json(l.forecast, std::nullopt, spec.steps);
     one.erase("better_cut");
+    one.erase("better_shares");
     one["layout"] = settings_json(l.layout);
     if (l.layout.pp > 1) one["layout"]["parallel.pipeline_layout"] = l.forecast.blocks;
+    if (!l.forecast.shares.empty()) one["layout"]["parallel.micro_batches"] = l.forecast.shares;
     json["best"].push_back(std::move(one));
   }
   if (!r.nearest.empty()) json["nearest"] = r.nearest;

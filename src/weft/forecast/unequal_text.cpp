@@ -102,7 +102,8 @@ nlohmann::json to_json(const UnequalForecast& f, const std::optional<UnequalFore
                       {"stages", nlohmann::json::array()},
                       {"better_cut", nullptr},
                       {"better_shares", nullptr}};
-  if (!f.shares.empty()) json["micro_batches"] = f.shares;
+  json["micro_batches"] =
+      f.shares.empty() ? std::vector<int64_t>(size_t(f.work.mesh.dp), f.work.num_micro_batches) : f.shares;
   for (size_t k = 0; k < f.used.size(); ++k)
     json["devices"].push_back({{"device", device_of(f, k)}, {"num_devices", f.used[k]}});
   if (steps > 0) json["run_s"] = f.step.step_s * double(steps);
