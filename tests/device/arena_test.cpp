@@ -1,6 +1,11 @@
 #include "weft/device/arena.h"
 
 #include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <vector>
 
 #include "support.h"
 
@@ -29,6 +34,25 @@ TEST(Arena, TensorsBeginOnCacheLines) {
   Arena a("a", 4096);
   a.alloc(DType::u8, {1});
   EXPECT_EQ(reinterpret_cast<uintptr_t>(a.alloc(DType::f32, {1}).data) % 64, 0u);
+}
+
+// Pages of a private mapping are there once they were written to: mincore tells.
+TEST(Arena, TouchedMemoryIsThereAndZero) {
+  Arena arena("touched", 3 << 20);
+  const Tensor all = arena.alloc(DType::f32, {(3 << 20) / 4});
+  const auto page = size_t(sysconf(_SC_PAGESIZE));
+  std::vector<unsigned char> there(size_t(all.bytes()) / page);
+  const auto pages_there = [&] {
+    EXPECT_EQ(mincore(all.data, size_t(all.bytes()), there.data()), 0);
+    return std::ranges::count_if(there, [](unsigned char c) { return (c & 1) != 0; });
+  };
+  ASSERT_EQ(pages_there(), 0);
+  arena.touch();
+  if (pages_there() == 0) GTEST_SKIP() << "this kernel has no MADV_POPULATE_WRITE (Linux 5.14)";
+  EXPECT_EQ(pages_there(), int64_t(there.size()));
+  EXPECT_EQ(std::count(all.as<float>(), all.as<float>() + all.elements(), 0.0F), all.elements());
+  EXPECT_EQ(arena.peak(), all.bytes());
+  Arena("only counts").touch();
 }
 
 TEST(Arena, BeyondItsPlanIsACheckFailure) {

@@ -17,6 +17,10 @@ Arena::Arena(std::string name, int64_t capacity_bytes, std::shared_ptr<Memory> m
   memory_ = {p, Give{std::move(memory), bytes}};
 }
 
+void Arena::touch() const {
+  if (memory_) memory()->touch(memory_.get(), memory_.get_deleter().bytes);
+}
+
 Tensor Arena::alloc(DType dtype, Shape shape, Placement place) {
   const int64_t bytes = rounded(shape.elements() * size_of(dtype));
   void* data = memory_ ? memory_.get() + used_ : nullptr;

@@ -27,6 +27,9 @@ class Arena {
   // Returns to an earlier mark: everything allocated since then ends.
   void rewind(int64_t mark = 0);
 
+  // A hint: the passes to come write to all its capacity (Memory::touch). Allocates nothing.
+  void touch() const;
+
   const std::string& name() const { return name_; }
   bool counts_only() const { return memory_ == nullptr; }
   // Where its tensors lie; the host's where it only counts.

@@ -14,6 +14,10 @@ class Memory {
   virtual std::byte* take(size_t bytes, const std::string& what) = 0;
   // Gives back what take returned, with the same `bytes`. Does not throw.
   virtual void give(std::byte* memory, size_t bytes) = 0;
+  // A hint: all of it will be written soon, so what its first writing costs (a page fault each 4 KiB to 2 MiB on a
+  // host) is paid now and not in the first pass. It keeps its zeros. Does not throw; does nothing where it is not
+  // known.
+  virtual void touch(std::byte* memory, size_t bytes) const;
   // Whether the host may touch what was taken here. If not, use `copy` (device/host_parts.h).
   virtual bool host_reaches() const { return true; }
   // Memory that both the host and kernels may touch: for small values that kernels write and the host reads, and for

@@ -373,7 +373,11 @@ TextGenerator::TextGenerator(const std::filesystem::path& folder, const Spec& sp
       caches_(rank_.model.make_caches(cache_memory_, step_.precision, needs_.pages * KvPages::kRows)),
       books_(cp_of(step_), needs_.pages, int64_t(spec.texts.size()) + 1),
       texts_(spec.texts.size()),
-      last_(spec.texts.size()) {}
+      last_(spec.texts.size()) {
+  // Both are as large as what a pass takes. The cache is not touched: a long context may never fill it.
+  scratch_.touch();
+  rank_.workspace.touch();
+}
 
 bool TextGenerator::on_any_rank(bool here) {
   if (!shares_experts(spec_)) return here;
