@@ -76,6 +76,7 @@ void CpuMatmul::run(const Matmul& op, std::byte* workspace) {
 std::string CpuMatmul::kernel_of(const Matmul& op) const {
   const bool few = few_rows_->takes(op);
   if (few ? few_rows_->runs_on_amx(op) : runs_on_amx(op)) return "weft's, AMX";
+  if (few && few_rows_->multiplies_pairs(op)) return "weft's, AVX-512 bf16";
   if (few || op.a.dtype == DType::f32) return fmt::format("weft's, {}", vector_kernels());
   if (dnnl_->supports(op)) return "oneDNN's, " + dnnl_->kernel_of(op);
   return fmt::format("weft's in f32, {}", vector_kernels());

@@ -20,9 +20,9 @@ Tensor widened(const Tensor& a, std::byte* workspace) {
   return f32;
 }
 
-template <class T>
-void run_columns(const Matmul& op, const Tensor& a, cpu::Range cols, void (*kernel)(const FewRows<T>&)) {
-  kernel({.a = a.as<float>(),
+template <class T, class A>
+void run_columns(const Matmul& op, const Tensor& a, cpu::Range cols, void (*kernel)(const FewRows<T, A>&)) {
+  kernel({.a = a.as<A>(),
           .b = op.b.as<T>() + cols.begin * op.b.row_stride,
           .c = static_cast<std::byte*>(op.out.data) + cols.begin * size_of(op.out.dtype),
           .bias = op.bias ? op.bias.as<T>() + cols.begin : nullptr,
@@ -36,9 +36,12 @@ void run_columns(const Matmul& op, const Tensor& a, cpu::Range cols, void (*kern
           .add_to_c = op.accumulate});
 }
 
+// a: the operand, widened unless pairs of bf16 are multiplied.
 void run_columns(const Matmul& op, const Tensor& a, cpu::Range cols, const FewRowsKernels& kernels) {
   if (op.b.dtype == DType::f32)
     run_columns(op, a, cols, kernels.f32);
+  else if (a.dtype == DType::bf16)
+    run_columns(op, a, cols, few_rows_in_pairs);
   else if (op.b.dtype == DType::bf16)
     run_columns(op, a, cols, kernels.bf16);
   else
@@ -78,16 +81,19 @@ bool FewRowsMatmul::runs_on_amx(const Matmul& op) const {
   return isa_ == CpuIsa::amx && op.b.dtype == DType::bf16 && op.k() % kAmxStep == 0 && op.n() >= kTileCols;
 }
 
+bool FewRowsMatmul::multiplies_pairs(const Matmul& op) const {
+  return isa_ >= CpuIsa::avx512_bf16 && op.b.dtype == DType::bf16;
+}
+
 int64_t FewRowsMatmul::workspace_bytes(const Matmul& op) const {
   if (op.a.dtype == DType::f32) return 0;
   const int64_t packed = runs_on_amx(op) ? op.k() / kAmxStep * kAmxItemBytes : 0;
-  return packed +
-         (op.n() % kTileCols != 0 || packed == 0 ? rounded_to_lines(op.a.elements() * size_of(DType::f32)) : 0);
+  return multiplies_pairs(op) ? packed : rounded_to_lines(op.a.elements() * size_of(DType::f32));
 }
 
 void FewRowsMatmul::run(const Matmul& op, std::byte* workspace) const {
   if (runs_on_amx(op)) return run_on_amx(op, workspace);
-  const Tensor a = widened(op.a, workspace);
+  const Tensor a = multiplies_pairs(op) ? op.a : widened(op.a, workspace);
   cpu::for_ranges(threads_, op.n(), kFewRowsGrain, [&](cpu::Range cols) { run_columns(op, a, cols, kernels_); });
 }
 
@@ -100,10 +106,9 @@ void FewRowsMatmul::run_on_amx(const Matmul& op, std::byte* workspace) const {
                 .of_a = false,
                 .to = workspace});
   const int64_t whole = op.n() / kTileCols * kTileCols;
-  const Tensor a = whole < op.n() ? widened(op.a, workspace + op.k() / kAmxStep * kAmxItemBytes) : Tensor();
   cpu::for_ranges(threads_, op.n(), kTileCols, [&](cpu::Range cols) {
     run_tiles(op, workspace, {cols.begin, std::min(cols.end, whole)});
-    if (cols.end > whole) run_columns(op, a, {whole, cols.end}, kernels_);
+    if (cols.end > whole) run_columns(op, op.a, {whole, cols.end}, kernels_);
   });
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "weft/ops/cpu/matmul_few_rows_groups.h"
 #include "weft/ops/cpu/simd_targets.h"
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "weft/ops/cpu/matmul_few_rows_kernels.cpp"
@@ -21,11 +22,7 @@ constexpr int kMostSums = 24;  // of 32 registers
 #else
 constexpr int kMostSums = 8;  // of 16 registers
 #endif
-constexpr int kMostRows = kMostSums / 3;      // that meet columns at once
-constexpr int kMostColumns = 8;               // streams that are read side by side
-constexpr int64_t kLine = 64, kAhead = 4096;  // bytes
-
-constexpr int columns_for(int rows) { return std::min(kMostColumns, kMostSums / rows); }
+constexpr int kMostRows = kMostSums >= 24 ? 8 : 2;  // that meet columns at once
 
 // The first n < kLanes elements, and zeros.
 template <class T>
@@ -33,16 +30,6 @@ HWY_INLINE Floats load_first(const T* p, int64_t n) {
   HWY_ALIGN T first[size_t(kLanes)] = {};
   std::copy_n(p, n, first);
   return load(Lanes(), first);
-}
-
-template <class T>
-HWY_INLINE void finish(const FewRows<T>& f, int64_t i, int64_t j, float sum) {
-  const auto end = [&](auto* c) {
-    const float start = f.add_to_c ? float(*c) : f.bias ? float(f.bias[j]) : 0.0f;
-    *c = std::remove_reference_t<decltype(*c)>(start + sum);
-  };
-  const int64_t at = i * f.c_stride + j;
-  f.c_type == DType::f32 ? end(static_cast<float*>(f.c) + at) : end(static_cast<T*>(f.c) + at);
 }
 
 // One step of the sums: a vector of each row of a times one of each row of b.
@@ -62,13 +49,12 @@ HWY_INLINE void add_products(const LoadA& load_a, const LoadB& load_b, Floats (&
 // c for kRows rows of a from i on and kCols rows of b from j on. The order of a sum follows from k alone.
 template <int kRows, int kCols, class T>
 void dots(const FewRows<T>& f, int64_t i, int64_t j) {
-  constexpr int64_t kStep = kLine / int64_t(sizeof(T));
+  constexpr int64_t kStep = few_rows::kLine / int64_t(sizeof(T));
   const Lanes d;
   const float* a = f.a + i * f.a_stride;
   const T* b = f.b + j * f.b_stride;
-  // Rows are short: the hardware's prefetcher finds each of them anew. So every line asks for one further on.
-  const int64_t ahead = std::max(kCols * f.b_stride, kAhead / int64_t(sizeof(T)));
-  const bool asks = i == 0 && (f.cols - j) * f.b_stride > ahead + kCols * f.b_stride;
+  const int64_t ahead = few_rows::ahead_of(f, kCols);
+  const bool asks = few_rows::asks_ahead(f, i, j, kCols);
   Floats sums[size_t(kRows * kCols)];
 #pragma GCC unroll 24
   for (int s = 0; s < kRows * kCols; ++s) sums[s] = hn::Zero(d);
@@ -91,39 +77,22 @@ void dots(const FewRows<T>& f, int64_t i, int64_t j) {
 #pragma GCC unroll 8
   for (int r = 0; r < kRows; ++r)
 #pragma GCC unroll 8
-    for (int c = 0; c < kCols; ++c) finish(f, i + r, j + c, hn::GetLane(hn::SumOfLanes(d, sums[r * kCols + c])));
+    for (int c = 0; c < kCols; ++c)
+      few_rows::finish(f, i + r, j + c, hn::GetLane(hn::SumOfLanes(d, sums[r * kCols + c])));
 }
 
-// All rows of a, kRows at a time, then half as many and so on: from the second time on, b's are in the cache.
-template <int kRows, int kCols, class T>
-void dots_of_rows(const FewRows<T>& f, int64_t i, int64_t j) {
-  for (; i + kRows <= f.rows; i += kRows) dots<kRows, kCols>(f, i, j);
-  if constexpr (kRows > 1) {
-    if (i < f.rows) dots_of_rows<kRows / 2, kCols>(f, i, j);
+struct Dots {
+  template <int kRows, int kCols, class T>
+  static void of(const FewRows<T>& f, int64_t i, int64_t j) {
+    dots<kRows, kCols>(f, i, j);
   }
-}
-
-// What is left of b's rows behind the last whole group is taken one by one.
-template <int kRows, class T>
-void groups(const FewRows<T>& f) {
-  constexpr int kCols = columns_for(kRows);
-  int64_t j = 0;
-  for (; j + kCols <= f.cols; j += kCols) dots_of_rows<kRows, kCols>(f, 0, j);
-  for (; j < f.cols; ++j) dots_of_rows<kRows, 1>(f, 0, j);
-}
-template <int kRows, class T>
-void groups_of_rows(const FewRows<T>& f) {
-  if constexpr (kRows > 1) {
-    if (f.rows < kRows) return groups_of_rows<kRows / 2>(f);
-  }
-  groups<kRows>(f);
-}
+};
 template <class T>
-void few_rows(const FewRows<T>& f) {
-  groups_of_rows<kMostRows >= 8 ? 8 : 2>(f);
+void multiply(const FewRows<T>& f) {
+  few_rows::groups_of_rows<Dots, kMostSums, kMostRows>(f);
 }
 
-FewRowsKernels few_rows_kernels() { return {few_rows<float>, few_rows<bf16>, few_rows<f16>}; }
+FewRowsKernels few_rows_kernels() { return {multiply<float>, multiply<bf16>, multiply<f16>}; }
 
 }  // namespace
 }  // namespace HWY_NAMESPACE

@@ -9,9 +9,9 @@ namespace weft {
 
 // c[i, j] = start[i, j] + a[i] . b[j] for `rows` rows of a and `cols` rows of b: start is c itself, the bias of j, or
 // zero. b is read once, in the order of memory.
-template <class T>
+template <class T, class A = float>
 struct FewRows {
-  const float* a;  // of T where that is f32, else widened
+  const A* a;  // f32: of T where that is f32, else widened
   const T* b;
   void* c;        // of c_type: T or f32
   const T* bias;  // [cols] or null
@@ -28,5 +28,9 @@ struct FewRowsKernels {
 
 // The best kernels for this CPU.
 FewRowsKernels few_rows_kernels();
+
+// bf16 that is not widened: pairs of values are multiplied and added to a sum in f32 (VDPBF16PS; denormal values count
+// as zero). Only where isa_of_kernels() is CpuIsa::avx512_bf16 at least: a program for another kind of CPU ends here.
+void few_rows_in_pairs(const FewRows<weft::bf16, weft::bf16>& product);
 
 }  // namespace weft
