@@ -29,6 +29,15 @@ WEFT_PAIRS_INLINE void add_pairs(const bf16* a, int64_t a_stride, const bf16* b,
   }
 }
 
+WEFT_PAIRS_INLINE float sum_of(__m512 lanes) {
+  alignas(64) float x[16];
+  _mm512_store_ps(x, lanes);
+  const __m256 eight = _mm256_add_ps(_mm256_load_ps(x), _mm256_load_ps(x + 8));
+  const __m128 four = _mm_add_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));
+  const __m128 two = _mm_add_ps(four, _mm_movehl_ps(four, four));
+  return _mm_cvtss_f32(_mm_add_ss(two, _mm_movehdup_ps(two)));
+}
+
 struct Dots {
   // The order of a sum follows from k alone.
   template <int kRows, int kCols>
@@ -51,7 +60,7 @@ struct Dots {
 #pragma GCC unroll 8
     for (int r = 0; r < kRows; ++r)
 #pragma GCC unroll 8
-      for (int c = 0; c < kCols; ++c) few_rows::finish(f, i + r, j + c, _mm512_reduce_add_ps(sums[r * kCols + c]));
+      for (int c = 0; c < kCols; ++c) few_rows::finish(f, i + r, j + c, sum_of(sums[r * kCols + c]));
   }
 };
 
