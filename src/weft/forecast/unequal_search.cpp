@@ -26,10 +26,10 @@ constexpr size_t kMostNearest = 8;
 // Which kinds of devices each stage is on.
 using StageKinds = std::vector<std::vector<size_t>>;
 
-// The same for layouts with these axes.
+// Layouts with the same axes have the same.
 struct Spread {
-  StageKinds all;                       // of all ranks of dp ...
-  std::map<StageKinds, int64_t> ranks;  // ... and of each: how many there are alike
+  StageKinds all;                       // of all ranks of dp together
+  std::map<StageKinds, int64_t> ranks;  // of one rank of dp: how many ranks of dp have these
 };
 
 Spread spread_over(const UnequalCluster& cluster, const MeshSizes& mesh) {
@@ -53,7 +53,7 @@ Spread spread_over(const UnequalCluster& cluster, const MeshSizes& mesh) {
   return spread;
 }
 
-// Of the first n devices.
+// What the first n devices cost and draw.
 DevicesUsed used_of(const UnequalCluster& cluster, int64_t n) {
   DevicesUsed used{.devices = n};
   for (const ClusterSpec& kind : cluster.kinds) {
