@@ -155,11 +155,14 @@ TEST_F(Supervise, AnAttemptThatBringsNoCheckpointIsNoProgress) {
 }
 
 TEST_F(SuperviseSlow, ItGivesUpAfterThreeAttemptsWithoutProgress) {
+  const std::string whole = whole_weights();
   const Finished f = supervise("r", "kill@step:0:1,abort@step:0:1:2,exit3@step:0:1:3", {});
   EXPECT_EQ(f.status, 93);
   EXPECT_SAYS(f.err, "3 attempts have come to nothing; the last: in step 2, ended with status 3");
   EXPECT_EQ(events_of("r", "stopped")[0]["status"], 93);
+  EXPECT_FALSE(fs::exists(dir_ / "r/checkpoints/step-2"));
   EXPECT_EQ(supervise("r", "", {}).status, 0);
+  EXPECT_EQ(weights_of("r"), whole);
 }
 
 TEST_F(Supervise, WhatCannotRunIsRefusedOnce) {
