@@ -218,5 +218,22 @@ TEST_F(SuperviseSlow, NoProcessOutlivesTheSupervisor) {
   EXPECT_EQ(supervise("r", "", {}).status, 0);
 }
 
+// The second one ends at once. The first one goes on to the bits of a run that was alone.
+TEST_F(SuperviseSlow, ASecondSupervisorInTheSameFolderIsRefused) {
+  const std::string whole = whole_weights();
+  fail_by("slow@step:0:5,slow@step:0:6,slow@step:0:7");
+  testing::Process first({.args = words("r", {})});
+  ASSERT_TRUE(testing::wait_until([&] { return records_of("r") >= 5; }));
+  const Finished second = supervise("r", "");
+  ASSERT_TRUE(first.running()) << "the second one came too late";
+  EXPECT_EQ(second.status, 2) << second.err;
+  EXPECT_SAYS(second.err, "run.dir = \"" + (dir_ / "r").string() + "\" is in use by another weft");
+  const Finished f = first.wait();
+  ASSERT_EQ(f.status, 0) << f.err;
+  EXPECT_EQ(causes_of("r"), (std::vector<std::string>{"usage", "finished"}));
+  EXPECT_EQ(records_of("r"), 12u);
+  EXPECT_EQ(weights_of("r"), whole);
+}
+
 }  // namespace
 }  // namespace weft
