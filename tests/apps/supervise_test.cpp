@@ -190,6 +190,36 @@ TEST_F(SuperviseSlow, AskedToStopItSavesAndTheSameCommandGoesOn) {
   EXPECT_EQ(weights_of("r"), whole);
 }
 
+// The run is asked to stop while it writes a checkpoint. It may finish the save; or it is ended before, by a second
+// SIGTERM, or since its supervisor is killed. In each case all that is named a checkpoint is whole.
+TEST_F(SuperviseSlow, ARequestToStopDuringASaveTearsNoCheckpoint) {
+  const std::string whole = whole_weights();
+  struct Case {
+    const char* name;
+    int second;  // signal; 0: none
+    int status;
+    bool is_saved;
+  };
+  for (const Case& c : {Case{"once", 0, 75, true}, {"twice", SIGTERM, 130, false}, {"killed", SIGKILL, 137, false}}) {
+    fail_by("slow@copied:0:6,slow@written:0:6");
+    testing::Process process({.args = words(c.name, {"checkpoint.keep_latest=0"})});
+    const fs::path all = dir_ / c.name / "checkpoints";
+    ASSERT_TRUE(testing::wait_until([&] { return fs::exists(all / "step-6.tmp"); })) << c.name;
+    process.send(SIGTERM);
+    std::this_thread::sleep_for(std::chrono::milliseconds(500));  // two at once count as one
+    if (c.second != 0) process.send(c.second);
+    const Finished f = process.wait();
+    EXPECT_EQ(f.status, c.status) << c.name << f.err;
+    EXPECT_EQ(fs::exists(all / "step-6"), c.is_saved) << c.name;
+    EXPECT_TRUE(fs::exists(all / "step-4")) << c.name;
+    const Finished again = supervise(c.name, "", {"checkpoint.keep_latest=0"});
+    ASSERT_EQ(again.status, 0) << c.name << again.err;
+    EXPECT_SAYS(again.err, c.is_saved ? "step-6, after step 6" : "step-4, after step 4");
+    EXPECT_EQ(weights_of(c.name), whole) << c.name;
+    for (const auto& left : fs::directory_iterator(all)) EXPECT_EQ(left.path().extension(), "") << left.path();
+  }
+}
+
 // A save of a checkpoint, a text that was being tokenized, a file that was being replaced.
 TEST_F(Supervise, WhatAKilledRunWasWritingIsGoneWhenItGoesOn) {
   ASSERT_NE(supervise("r", "kill@step:0:5", {"--attempts", "1"}).status, 2);
