@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <cstdlib>
 #include <thread>
 
@@ -10,6 +11,7 @@
 #include "weft/apps/attempts.h"
 #include "weft/apps/commands.h"
 #include "weft/apps/rank_processes.h"
+#include "weft/records/clock.h"
 
 namespace weft {
 namespace {
@@ -263,6 +265,41 @@ TEST_F(SuperviseSlow, ASecondSupervisorInTheSameFolderIsRefused) {
   EXPECT_EQ(causes_of("r"), (std::vector<std::string>{"usage", "finished"}));
   EXPECT_EQ(records_of("r"), 12u);
   EXPECT_EQ(weights_of("r"), whole);
+}
+
+class SuperviseOddClockSlow : public Supervise {
+ protected:
+  void SetUp() override {
+    if (std::string(testing::kDiskLayer).empty()) GTEST_SKIP() << "sanitizers have layers of their own";
+    Supervise::SetUp();
+  }
+  void TearDown() override {
+    for (const char* name : {"LD_PRELOAD", "WEFT_CLOCK_JUMP"}) ::unsetenv(name);
+    Supervise::TearDown();
+  }
+};
+
+// The clock jumps by two hours, again and again. Neither the supervisor nor the run takes that for a hang, the records
+// have the seconds that steps and saves took, and no bit changes.
+TEST_F(SuperviseOddClockSlow, JumpsAreNoHangAndChangeNoRate) {
+  const std::string whole = whole_weights();
+  ::setenv("LD_PRELOAD", testing::kDiskLayer, 1);
+  ::setenv("WEFT_CLOCK_JUMP", "3600", 1);
+  const Finished f = supervise("r", "slow@step:0:3,slow@step:0:5,slow@save:0:8");
+  ASSERT_EQ(f.status, 0) << f.err;
+  EXPECT_EQ(causes_of("r"), std::vector<std::string>{"finished"});
+  EXPECT_TRUE(events_of("r", "hang").empty());
+  EXPECT_NEAR(std::abs(double(events_of("r", "ended")[0]["time"]) - wall_time_s()), 3600, 60) << "it did not jump";
+  EXPECT_EQ(weights_of("r"), whole);
+  const std::vector<nlohmann::json> steps = steps_of("r");
+  ASSERT_EQ(steps.size(), 12u);
+  for (const nlohmann::json& step : steps) {
+    EXPECT_GT(step["step_time_s"].get<double>(), 0) << step;
+    EXPECT_LT(step["step_time_s"].get<double>(), 600) << step;
+    EXPECT_GT(step["tokens_per_s"].get<double>(), 0) << step;
+    EXPECT_GE(step.value("save_s", 0.0), 0) << step;
+    EXPECT_LT(step.value("save_s", 0.0), 600) << step;
+  }
 }
 
 }  // namespace
