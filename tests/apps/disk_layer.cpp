@@ -1,8 +1,10 @@
 // A layer between a program and the C library, by LD_PRELOAD: what changes files below a folder is counted, made to
-// fail or recorded.
+// fail or recorded; and the time of day may be wrong.
 //   WEFT_DISK_BELOW   the folder
 //   WEFT_DISK_FAIL    "N ERRNO once" or "N ERRNO on": the call numbered N (from 1) fails; with "on" those behind it too
 //   WEFT_DISK_RECORD  a file: a record of each call that did not fail (crash_states.h reads them)
+//   WEFT_CLOCK_JUMP   seconds: from a second after a process first asks for the time of day, this clock jumps each
+//                     millisecond, by turns so far ahead of the right time and so far behind it
 // Not for builds with sanitizers, which have layers of their own.
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -11,6 +13,7 @@
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -209,6 +212,17 @@ int rmdir(const char* path) noexcept { return unlinkat(AT_FDCWD, path, AT_REMOVE
 int remove(const char* path) noexcept {
   const int gone = unlink(path);
   return gone != 0 && (errno == EISDIR || errno == EPERM) ? rmdir(path) : gone;
+}
+int clock_gettime(clockid_t clock, timespec* now) noexcept {
+  static const long jump = std::atol(setting("WEFT_CLOCK_JUMP").c_str());
+  const int failed = int(::syscall(SYS_clock_gettime, clock, now));
+  if (jump == 0 || clock != CLOCK_REALTIME || failed != 0) return failed;
+  timespec steady = {};
+  ::syscall(SYS_clock_gettime, CLOCK_MONOTONIC, &steady);
+  const long steady_ms = steady.tv_sec * 1000 + steady.tv_nsec / 1'000'000;
+  static const long began_ms = steady_ms;
+  if (steady_ms - began_ms >= 1000) now->tv_sec += steady_ms % 2 == 0 ? jump : -jump;
+  return 0;
 }
 
 }  // extern "C"

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <cstdlib>
 #include <thread>
 
@@ -10,6 +11,7 @@
 #include "weft/apps/attempts.h"
 #include "weft/apps/commands.h"
 #include "weft/apps/rank_processes.h"
+#include "weft/records/clock.h"
 
 namespace weft {
 namespace {
@@ -155,11 +157,14 @@ TEST_F(Supervise, AnAttemptThatBringsNoCheckpointIsNoProgress) {
 }
 
 TEST_F(SuperviseSlow, ItGivesUpAfterThreeAttemptsWithoutProgress) {
+  const std::string whole = whole_weights();
   const Finished f = supervise("r", "kill@step:0:1,abort@step:0:1:2,exit3@step:0:1:3", {});
   EXPECT_EQ(f.status, 93);
   EXPECT_SAYS(f.err, "3 attempts have come to nothing; the last: in step 2, ended with status 3");
   EXPECT_EQ(events_of("r", "stopped")[0]["status"], 93);
+  EXPECT_FALSE(fs::exists(dir_ / "r/checkpoints/step-2"));
   EXPECT_EQ(supervise("r", "", {}).status, 0);
+  EXPECT_EQ(weights_of("r"), whole);
 }
 
 TEST_F(Supervise, WhatCannotRunIsRefusedOnce) {
@@ -185,6 +190,36 @@ TEST_F(SuperviseSlow, AskedToStopItSavesAndTheSameCommandGoesOn) {
   EXPECT_TRUE(fs::exists(dir_ / "r/checkpoints/step-6")) << f.err;
   ASSERT_EQ(supervise("r", "", {"checkpoint.save_interval=0"}).status, 0);
   EXPECT_EQ(weights_of("r"), whole);
+}
+
+// The run is asked to stop while it writes a checkpoint. It may finish the save; or it is ended before, by a second
+// SIGTERM, or since its supervisor is killed. In each case all that is named a checkpoint is whole.
+TEST_F(SuperviseSlow, ARequestToStopDuringASaveTearsNoCheckpoint) {
+  const std::string whole = whole_weights();
+  struct Case {
+    const char* name;
+    int second;  // signal; 0: none
+    int status;
+    bool is_saved;
+  };
+  for (const Case& c : {Case{"once", 0, 75, true}, {"twice", SIGTERM, 130, false}, {"killed", SIGKILL, 137, false}}) {
+    fail_by("slow@copied:0:6,slow@written:0:6");
+    testing::Process process({.args = words(c.name, {"checkpoint.keep_latest=0"})});
+    const fs::path all = dir_ / c.name / "checkpoints";
+    ASSERT_TRUE(testing::wait_until([&] { return fs::exists(all / "step-6.tmp"); })) << c.name;
+    process.send(SIGTERM);
+    std::this_thread::sleep_for(std::chrono::milliseconds(500));  // two at once count as one
+    if (c.second != 0) process.send(c.second);
+    const Finished f = process.wait();
+    EXPECT_EQ(f.status, c.status) << c.name << f.err;
+    EXPECT_EQ(fs::exists(all / "step-6"), c.is_saved) << c.name;
+    EXPECT_TRUE(fs::exists(all / "step-4")) << c.name;
+    const Finished again = supervise(c.name, "", {"checkpoint.keep_latest=0"});
+    ASSERT_EQ(again.status, 0) << c.name << again.err;
+    EXPECT_SAYS(again.err, c.is_saved ? "step-6, after step 6" : "step-4, after step 4");
+    EXPECT_EQ(weights_of(c.name), whole) << c.name;
+    for (const auto& left : fs::directory_iterator(all)) EXPECT_EQ(left.path().extension(), "") << left.path();
+  }
 }
 
 // A save of a checkpoint, a text that was being tokenized, a file that was being replaced.
@@ -213,6 +248,58 @@ TEST_F(SuperviseSlow, NoProcessOutlivesTheSupervisor) {
   process.wait();
   EXPECT_TRUE(testing::wait_until([&] { return ::kill(all[0].id, 0) != 0; }));
   EXPECT_EQ(supervise("r", "", {}).status, 0);
+}
+
+// The second one ends at once. The first one goes on to the bits of a run that was alone.
+TEST_F(SuperviseSlow, ASecondSupervisorInTheSameFolderIsRefused) {
+  const std::string whole = whole_weights();
+  fail_by("slow@step:0:5,slow@step:0:6,slow@step:0:7");
+  testing::Process first({.args = words("r", {})});
+  ASSERT_TRUE(testing::wait_until([&] { return records_of("r") >= 5; }));
+  const Finished second = supervise("r", "");
+  ASSERT_TRUE(first.running()) << "the second one came too late";
+  EXPECT_EQ(second.status, 2) << second.err;
+  EXPECT_SAYS(second.err, "run.dir = \"" + (dir_ / "r").string() + "\" is in use by another weft");
+  const Finished f = first.wait();
+  ASSERT_EQ(f.status, 0) << f.err;
+  EXPECT_EQ(causes_of("r"), (std::vector<std::string>{"usage", "finished"}));
+  EXPECT_EQ(records_of("r"), 12u);
+  EXPECT_EQ(weights_of("r"), whole);
+}
+
+class SuperviseOddClockSlow : public Supervise {
+ protected:
+  void SetUp() override {
+    if (std::string(testing::kDiskLayer).empty()) GTEST_SKIP() << "sanitizers have layers of their own";
+    Supervise::SetUp();
+  }
+  void TearDown() override {
+    for (const char* name : {"LD_PRELOAD", "WEFT_CLOCK_JUMP"}) ::unsetenv(name);
+    Supervise::TearDown();
+  }
+};
+
+// The clock jumps by two hours, again and again. Neither the supervisor nor the run takes that for a hang, the records
+// have the seconds that steps and saves took, and no bit changes.
+TEST_F(SuperviseOddClockSlow, JumpsAreNoHangAndChangeNoRate) {
+  const std::string whole = whole_weights();
+  ::setenv("LD_PRELOAD", testing::kDiskLayer, 1);
+  ::setenv("WEFT_CLOCK_JUMP", "3600", 1);
+  const Finished f = supervise("r", "slow@step:0:3,slow@step:0:5,slow@save:0:8");
+  ASSERT_EQ(f.status, 0) << f.err;
+  EXPECT_EQ(causes_of("r"), std::vector<std::string>{"finished"});
+  EXPECT_TRUE(events_of("r", "hang").empty());
+  EXPECT_NEAR(std::abs(double(events_of("r", "ended")[0]["time"]) - wall_time_s()), 3600, 60) << "it did not jump";
+  EXPECT_EQ(weights_of("r"), whole);
+  const std::vector<nlohmann::json> steps = steps_of("r");
+  ASSERT_EQ(steps.size(), 12u);
+  for (const nlohmann::json& step : steps) {
+    EXPECT_GT(step["step_time_s"].get<double>(), 0) << step;
+    EXPECT_LT(step["step_time_s"].get<double>(), 600) << step;
+    EXPECT_GT(step["tokens_per_s"].get<double>(), 0) << step;
+    EXPECT_GE(step.value("save_s", 0.0), 0) << step;
+    EXPECT_LT(step.value("save_s", 0.0), 600) << step;
+  }
 }
 
 }  // namespace
