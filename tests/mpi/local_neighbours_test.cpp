@@ -63,7 +63,7 @@ TEST_F(MpiNeighbours, ALostHostCostsNoDurableCheckpoint) {
   EXPECT_SAYS(killed.err, "2 hosts, of which each holds the local copies of another one too: h0's are on h1");
   ASSERT_FALSE(events_of("r", "local_saved").empty()) << killed.err;
   EXPECT_EQ(events_of("r", "local_saved").back()["step"], 8);
-  EXPECT_GT(events_of("r", "local_saved").back()["neighbour_bytes"], 3 * 4 * 250000);
+  EXPECT_GT(events_of("r", "local_saved").back()["neighbour_bytes"].get<int64_t>(), 3 * 4 * 250000);
   ASSERT_FALSE(fs::exists(dir_ / "r/checkpoints/step-10"));
   fs::copy(dir_ / "r", dir_ / "kept", fs::copy_options::recursive);
   for (const char* left : {"h0", "h1", "none"}) {

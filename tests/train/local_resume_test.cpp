@@ -240,16 +240,17 @@ TEST_F(CopiedRun, NeverMixesANeighboursShareOfAnotherStep) {
   expect_passes_over(8, "was saved as step-7.rank-1-of-2", 6);
 }
 
-// Neither the host nor its neighbour is left: that is told, and not again once there is a newer state.
+// Neither the host nor its neighbour is left: that is told once, and not where there is a newer state.
 TEST_F(CopiedRun, ACopyThatNoHostHasIsToldAsLost) {
   copy(6).write_checkpoint(saved(6));
   const auto saved_event = [](int step) { return fmt::format("{{\"event\":\"local_saved\",\"step\":{}}}\n", step); };
-  spill(dir_ / "run/events.jsonl", saved_event(8) + "half a line, local_saved\n");
+  spill(dir_ / "run/events.jsonl", saved_event(8) + "half a line, \"local_saved\n");
   const FoundCheckpoint found = resume();
   EXPECT_EQ(found.path, saved(6));
   ASSERT_EQ(found.notes.size(), 1u);
   EXPECT_SAYS(found.notes[0], "WARNING: the local copy of step 8 is lost: no host of this run has any of it");
   EXPECT_SAYS(testing::slurp(dir_ / "run/events.jsonl"), "\"event\":\"local_passed_over\"");
+  EXPECT_TRUE(resume().notes.empty()) << "the run goes on without it, and has said so";
   spill(dir_ / "run/events.jsonl", saved_event(8) + "{\"event\":\"spike\",\"action\":\"rolled_back\"}\n");
   EXPECT_TRUE(resume().notes.empty()) << "the run has gone back, and left it behind";
   spill(dir_ / "run/events.jsonl", saved_event(8) + saved_event(6));

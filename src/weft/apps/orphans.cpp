@@ -31,12 +31,14 @@ bool counts_processes_as_this(pid_t process) {
 
 std::vector<pid_t> orphaned_processes() {
   const std::vector<RankProcessHere> all = processes_here();
-  const auto lives = [&](pid_t id) {
-    return std::any_of(all.begin(), all.end(), [&](const RankProcessHere& p) { return p.id == id && !p.ended; });
+  const auto is_gone = [&](pid_t id) {  // one that is not among them may have begun since
+    const auto at = std::find_if(all.begin(), all.end(), [&](const RankProcessHere& p) { return p.id == id; });
+    return at != all.end() ? at->ended : ::kill(id, 0) != 0 && errno == ESRCH;
   };
   std::vector<pid_t> orphans;
   for (const RankProcessHere& p : all)
-    if (p.supervisor > 0 && !p.ended && !lives(p.supervisor) && counts_processes_as_this(p.id)) orphans.push_back(p.id);
+    if (p.supervisor > 0 && !p.ended && is_gone(p.supervisor) && counts_processes_as_this(p.id))
+      orphans.push_back(p.id);
   return orphans;
 }
 

@@ -54,7 +54,8 @@ std::optional<RankProcessHere> process_at(const fs::path& folder) {
     if (const auto rank = variable(environment, name); rank && p.rank < 0) p.rank = number_in(*rank).value_or(-1);
   p.job = variable(environment, "PMIX_NAMESPACE").value_or("");
   constexpr std::string_view kProc = "/proc/";  // a descriptor of its supervisor's
-  if (const auto file = variable(environment, kHeartbeatFile); file && file->starts_with(kProc))
+  if (const auto file = variable(environment, kHeartbeatFile);
+      file && file->starts_with(kProc) && variable(environment, kSupervisorHost) == name_of_host())
     p.supervisor = std::atoi(file->c_str() + kProc.size());
   return p;
 }

@@ -15,7 +15,7 @@ struct RankProcessHere {
   bool ended = false;    // and its parent has not asked how
   int rank = -1;         // -1: of none, as far as can be seen
   std::string job = {};  // of the launcher's name for it; empty where it has none
-  pid_t supervisor = 0;  // of a supervised attempt; 0: of none
+  pid_t supervisor = 0;  // of a supervised attempt; 0: of none, or on another host
 };
 // All processes of this host that this one may look at.
 std::vector<RankProcessHere> processes_here();

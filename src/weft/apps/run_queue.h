@@ -1,7 +1,7 @@
 // The queue of a machine's supervised runs: at most as many go at once as it has cores for
 // (docs/operations.md#several-runs-on-one-machine).
 //   FOLDER/queue.lock          locked while somebody looks at the entries, or changes its own
-//   FOLDER/run-XXXXXX.entry    a run that goes or waits, in JSON; locked as long as its supervisor lives
+//   FOLDER/run-XXXXXXXX.entry  a run that goes or waits, in JSON; locked as long as its supervisor lives
 #pragma once
 #include <cstdint>
 #include <filesystem>

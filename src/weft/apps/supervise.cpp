@@ -16,7 +16,6 @@
 #include "weft/apps/orphans.h"
 #include "weft/apps/run_queue.h"
 #include "weft/base/error.h"
-#include "weft/base/threads.h"
 #include "weft/plan/layout.h"
 #include "weft/recipe/recipe_phases.h"
 #include "weft/records/clock.h"
@@ -121,14 +120,14 @@ class Supervisor {
     }
     return false;
   }
-  // That the next attempt takes of this machine.
+  // That the next attempt takes of this machine, in the queue.
   int64_t cores_here() const {
     const Recipe& next = ranks_ ? ranks_->layout.recipe : recipe_;
-    const int64_t all = usable_cores();
+    const int64_t all = queue_->self().of_cores;  // not what this process may use by now: the place is of these
     if (next.run.threads == 0 || next.run.backend == BackendKind::cuda) return all;
     const bool on_hosts = ranks_ && !ranks_->hosts.empty();  // this one first
     const int64_t ranks = on_hosts ? ranks_->hosts[0].slots : int64_t(mesh_sizes_of(next).world());
-    return std::min(all, ranks * next.run.threads);
+    return std::clamp<int64_t>(ranks * next.run.threads, 1, all);
   }
   bool wait_for_place(int64_t cores) {
     const double began = now_s();

@@ -19,6 +19,7 @@
 #include "weft/apps/stop_signal.h"
 #include "weft/base/descriptor.h"
 #include "weft/base/error.h"
+#include "weft/base/host_name.h"
 #include "weft/base/memory_limits.h"
 #include "weft/records/clock.h"
 
@@ -140,7 +141,7 @@ class Attempt {
     argv.push_back(nullptr);
     const pid_t parent = ::getpid();
     const std::string beats = fmt::format("/proc/{}/fd/{}", parent, int(beats_)), number = std::to_string(spec.number),
-                      errors = std::to_string(told), hang = std::to_string(spec.hang_s);
+                      errors = std::to_string(told), hang = std::to_string(spec.hang_s), host = name_of_host();
     process_ = ::fork();
     if (process_ < 0) throw Error("no process can be started: the system has too many, or too little memory");
     if (process_ > 0) return;
@@ -150,6 +151,7 @@ class Attempt {
     ::sigprocmask(SIG_SETMASK, &mask, nullptr);
     ::fcntl(told, F_SETFD, 0);
     ::setenv(kHeartbeatFile, beats.c_str(), 1);
+    ::setenv(kSupervisorHost, host.c_str(), 1);
     ::setenv(kErrorsTo, errors.c_str(), 1);
     ::setenv(kAttempt, number.c_str(), 1);
     if (!spec.hosts.empty()) ::setenv(kHosts, spec.hosts.c_str(), 1);

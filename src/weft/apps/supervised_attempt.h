@@ -16,9 +16,11 @@
 namespace weft {
 
 // In the environment of an attempt: the descriptor to which its error is told (record_of_error); the file of its
-// heartbeat, which the supervisor holds open; its number, from 1 on.
+// heartbeat, which the supervisor holds open; the supervisor's host, as some launchers pass all of these to others; its
+// number, from 1 on.
 inline constexpr const char* kErrorsTo = "WEFT_ERRORS_TO";
 inline constexpr const char* kHeartbeatFile = "WEFT_HEARTBEAT";
+inline constexpr const char* kSupervisorHost = "WEFT_SUPERVISOR_HOST";
 inline constexpr const char* kAttempt = "WEFT_ATTEMPT";
 // How long a step may last at least (SectionLimits), in seconds: ranks that can say who hangs do so before.
 inline constexpr const char* kHangSeconds = "WEFT_HANG_SECONDS";

@@ -33,17 +33,20 @@ std::vector<LocalShareName> shares_in(const fs::path& life) {
   return shares;
 }
 
-// The step of the last local copy that the run's events tell of; -1: of none since it went back.
+// The step of the last local copy that the run's events tell of; -1: of none since it went back, or has passed that one
+// over.
 int64_t last_copied(const fs::path& run) {
   int64_t step = -1;
   std::ifstream file(run / "events.jsonl");
   for (std::string line; std::getline(file, line);) {
-    if (line.find("local_saved") == std::string::npos && line.find("rolled_back") == std::string::npos) continue;
+    if (line.find("\"local_") == std::string::npos && line.find("rolled_back") == std::string::npos) continue;
     const nlohmann::json event = nlohmann::json::parse(line, nullptr, false);
     const auto is = [&](const char* key, const char* value) { return event.contains(key) && event[key] == value; };
     if (is("action", "rolled_back")) step = -1;
-    if (is("event", "local_saved") && event.contains("step") && event["step"].is_number_integer())
-      step = event["step"].get<int64_t>();
+    if (!event.contains("step") || !event["step"].is_number_integer()) continue;
+    const auto of = event["step"].get<int64_t>();
+    if (is("event", "local_saved")) step = of;
+    if (is("event", "local_passed_over") && of == step) step = -1;
   }
   return step;
 }
