@@ -171,9 +171,9 @@ TEST(RunFacts, WhateverARecipeNamesIsAnInput) {
 // Every key whose value is text without a list of choices is one that names files, or is known to name none.
 TEST(RunFacts, OfEveryTextKeyItIsKnownWhetherItNamesFiles) {
   const std::set<std::string> others = {
-      "data.text_key",          "adapter.targets",     "parallel.order",      "run.dir",
-      "parallel.memory_budget", "fleet.available",     "fleet.may_change",    "checkpoint.local_dir",
-      "islands.address",        "islands.secret_file", "train.sample_prompts"};
+      "data.text_key",          "adapter.targets",     "parallel.order",       "run.dir",
+      "parallel.memory_budget", "fleet.available",     "fleet.may_change",     "checkpoint.local_dir",
+      "islands.address",        "islands.secret_file", "train.sample_prompts", "run.queue"};
   for (const KeyHelp& key : recipe_help())
     if (key.type.find("text") != std::string::npos && key.choices.empty()) {
       EXPECT_NE(names_files(key.key), others.contains(key.key)) << key.key;
