@@ -98,8 +98,8 @@ TEST_F(SuperviseHosts, AHostTooManyIsASpareThatTakesThePlaceOfOneThatIsLost) {
 
 using SuperviseHostsSlow = SuperviseHosts;
 
-// Also where mpirun was stopped, and cannot hear that its parent is gone.
-TEST_F(SuperviseHostsSlow, RanksOfAKilledSupervisorEndOrAreEndedByTheNextOne) {
+// Also where mpirun was stopped: its process group is left without a parent, and the kernel continues it.
+TEST_F(SuperviseHostsSlow, RanksOfAKilledSupervisorEnd) {
   WEFT_NEEDS_MPIRUN();
   const std::vector<std::string> two{"run.ranks=mpi", "parallel.dp=2"};
   std::string slow;
@@ -122,12 +122,9 @@ TEST_F(SuperviseHostsSlow, RanksOfAKilledSupervisorEndOrAreEndedByTheNextOne) {
                std::any_of(all.begin(), all.end(), [&](const RankProcessHere& q) { return q.id == p.id; });
       });
     };
-    EXPECT_EQ(testing::wait_until(none_left, stopped ? 200 : 4000), !stopped);
+    EXPECT_TRUE(testing::wait_until(none_left, 4000)) << name;
     const testing::Finished f = supervise(name, "", two);
     EXPECT_EQ(f.status, 0) << f.err;
-    EXPECT_TRUE(testing::wait_until(none_left));
-    if (!stopped) continue;
-    EXPECT_SAYS(f.err, "of a run whose supervisor is gone");
   }
 }
 
