@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 """Forecasts of 40 recipes beside steps that are run on this machine, which must have nothing else to do:
-  bench/forecast_against_run.py [--weft build/cpu/weft] [--machine machine.toml] [--hosts hosts.toml] [--parts] [--only TEXT]
+  bench/forecast_against_run.py [--weft build/cpu/weft] [--machine machine.toml] [--hosts hosts.toml] [--rounds N] [--parts] [--only TEXT]
 Measures the machine first (weft bench machine) where no file is given. As root also between two hosts, which are network
-namespaces with 1 Gbit/s between them (bench/two_hosts.sh). Prints a line for each recipe, and at the end the errors, and
+namespaces with 1 Gbit/s between them (bench/two_hosts.sh). Prints what each recipe takes, then a line for each, and at the end the errors, and
 how many pairs of recipes whose steps differ by more than 5 % are in the right order. --parts: also where each recipe's
 step was forecast otherwise than it ran; the sums of that by op stand at the end in any case. --json FILE: all of it.
+--rounds N: all recipes in turn, N times, and of each the round in the middle, as a shared machine's speed moves within minutes.
 """
 import argparse
 import collections
@@ -109,6 +110,10 @@ def print_sums(rows):
         print(f"{name:26} {f:11.4f} {m:11.4f} {f / m if m > 0 else 0:7.2f} {off * 100:21.2f} %")
 
 
+def middle(rounds):
+    return sorted(rounds, key=lambda row: row["measured_s"])[(len(rounds) - 1) // 2]
+
+
 def print_summary(rows):
     errors = sorted(abs(r["error"]) for r in rows)
     worst = max(rows, key=lambda r: abs(r["error"]))
@@ -129,6 +134,7 @@ def main():
     parser.add_argument("--machine")
     parser.add_argument("--hosts")
     parser.add_argument("--iters", type=int, default=4)
+    parser.add_argument("--rounds", type=int, default=1)
     parser.add_argument("--parts", action="store_true")
     parser.add_argument("--only", default="")
     parser.add_argument("--json")
@@ -144,18 +150,21 @@ def main():
         run(["bench/two_hosts.sh", MBIT, "machine", "--precision", "f32", "--out", args.hosts], env={**os.environ, "WEFT": args.weft})
     if not can_have_hosts:
         print("not root: two hosts are left out")
-    rows = []
+    all_cases = [(False, c) for c in CASES] + [(True, c) for c in HOST_CASES if can_have_hosts]
+    chosen = [(hosts, c) for hosts, c in all_cases if args.only in " ".join([*map(str, WORK[c[0]]), c[2]])]
+    rounds = [[] for _ in chosen]
+    for i in range(args.rounds):
+        print(f"round {i + 1} of {args.rounds}", flush=True)
+        for (hosts, case), of_case in zip(chosen, rounds):
+            of_case.append(measure(args, *case, hosts))
+            print(f"  {of_case[-1]['name']}: {of_case[-1]['measured_s'] * 1e3:.1f} ms", flush=True)
+    rows = [middle(of_case) for of_case in rounds]
     print(f"{'model, tokens, sequences, precision, micro-batch, layout':64} {'forecast':>10} {'measured':>10} {'error':>8}")
-    for hosts, cases in ((False, CASES), (True, HOST_CASES if can_have_hosts else [])):
-        for case in cases:
-            if args.only and args.only not in " ".join([*map(str, WORK[case[0]]), case[2]]):
-                continue
-            row = measure(args, *case, hosts)
-            rows.append(row)
-            print(f"{row['name']:64} {row['forecast_s'] * 1e3:7.1f} ms {row['measured_s'] * 1e3:7.1f} ms "
-                  f"{row['error'] * 100:+6.1f} %", flush=True)
-            if args.parts:
-                print_parts(row)
+    for row in rows:
+        print(f"{row['name']:64} {row['forecast_s'] * 1e3:7.1f} ms {row['measured_s'] * 1e3:7.1f} ms "
+              f"{row['error'] * 100:+6.1f} %")
+        if args.parts:
+            print_parts(row)
     print_sums(rows)
     print_summary(rows)
     if args.json:
