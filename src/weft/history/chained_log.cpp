@@ -26,7 +26,7 @@ namespace {
 namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 
-constexpr size_t kLongestLine = 16 << 20;
+constexpr size_t kLongestEntry = 16 << 20;
 constexpr size_t kHashDigits = 64;
 constexpr std::string_view kHashField = R"(,"hash":")", kLineEnd = R"("})";
 
@@ -56,7 +56,7 @@ std::optional<LogLine> line_of(std::string_view text) {
 }
 
 std::string end_of_file(int fd, const fs::path& file, int64_t bytes) {
-  std::string text(std::min(size_t(bytes), kLongestLine + 1), '\0');
+  std::string text(std::min(size_t(bytes), kLongestEntry + 1), '\0');
   for (size_t done = 0; done < text.size();) {
     const ssize_t n = ::pread(fd, text.data() + done, text.size() - done, bytes - off_t(text.size() - done));
     if (n > 0) done += size_t(n);
@@ -130,7 +130,7 @@ std::string append_to_log(const fs::path& file, const Json& entry) {
   said.pop_back();  // the bracket
   const std::string hash = sha256_hex(said);
   const std::string text = fmt::format("{}{}{}{}", said, kHashField, hash, kLineEnd);
-  if (text.size() > kLongestLine) throw FileError(fmt::format("{}: an entry is too long for a log", file.string()));
+  if (text.size() > kLongestEntry) throw FileError(fmt::format("{}: an entry is too long for a log", file.string()));
   const bool is_open = !tail.empty() && tail.back() != '\n';  // an editor has taken the last line's end
   write_whole(fd, file, end, (is_open ? "\n" : "") + text + "\n");
   if (end == 0) sync_folder(file.has_parent_path() ? file.parent_path() : ".");
