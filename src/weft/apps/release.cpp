@@ -44,12 +44,13 @@ std::vector<Policy> policies_of(const ReleaseSpec& spec) {
 }
 
 // What policies are asked about, and what their logs say of it.
-struct Asked {
+struct ReleaseQuestion {
   Entry facts = Entry::object();
   std::vector<std::string> reasons = {};  // why it is refused
 };
 
-void ask_of(const std::string& name, const ReleaseSpec& spec, const std::vector<Policy>& policies, Asked& asked) {
+void ask_of(const std::string& name, const ReleaseSpec& spec, const std::vector<Policy>& policies,
+            ReleaseQuestion& asked) {
   const fs::path folder = model_folder_of(name, [](const std::string& line) { std::cerr << line << "\n"; });
   const ModelOrigin origin = origin_of(folder);
   Entry model{{"path", origin.folder.string()}};
@@ -80,7 +81,7 @@ void tell_logs(const std::vector<Policy>& policies, const std::string& what, con
 int released(const ReleaseSpec& spec, const std::function<int()>& write) {
   const std::vector<Policy> policies = policies_of(spec);
   if (policies.empty()) return write();
-  Asked asked{.facts = {{"command", spec.command}, {"to", real_path(spec.to).string()}}};
+  ReleaseQuestion asked{.facts = {{"command", spec.command}, {"to", real_path(spec.to).string()}}};
   asked.facts["models"] = Entry::array();
   for (const std::string& model : spec.models) try {
       ask_of(model, spec, policies, asked);

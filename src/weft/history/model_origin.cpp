@@ -8,6 +8,7 @@
 #include "weft/base/ascii.h"
 #include "weft/base/error.h"
 #include "weft/base/is_there.h"
+#include "weft/base/json.h"
 #include "weft/base/plain_file.h"
 #include "weft/pipeline/dataset.h"
 
@@ -30,12 +31,16 @@ std::string licence_of_dataset(const fs::path& folder, const std::string& versio
   const Dataset dataset = open_dataset(folder);
   if (dataset.version != version) return "";
   std::set<std::string> all;
-  for (const auto& stage : dataset.manifest.at("stages"))
-    for (const auto& source : stage.at("parameters").value("source", nlohmann::json::array())) {
-      const auto text = nlohmann::json::parse(source.value("licence", "\"\""), nullptr, /*allow_exceptions=*/false);
+  for (const auto& stage : dataset.manifest.at("stages")) {
+    const JsonFields parameters = JsonFields(stage, folder.string()).object("parameters");
+    if (!parameters.has("source")) continue;
+    for (const auto& source : parameters.list("source", "a list of sources")) {
+      const std::string toml = JsonFields(source, folder.string()).string("licence", "\"\"");
+      const auto text = nlohmann::json::parse(toml, nullptr, /*allow_exceptions=*/false);
       if (!text.is_string() || text.get<std::string>().empty()) return "";
       all.insert(lower_ascii(text.get<std::string>()));
     }
+  }
   return fmt::format("{}", fmt::join(all, ", "));
 }
 
