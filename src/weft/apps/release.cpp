@@ -22,7 +22,7 @@ namespace weft {
 namespace {
 
 namespace fs = std::filesystem;
-using Entry = nlohmann::ordered_json;
+using LogJson = nlohmann::ordered_json;
 
 fs::path real_path(const fs::path& path) {
   std::error_code error;
@@ -45,7 +45,7 @@ std::vector<Policy> policies_of(const ReleaseSpec& spec) {
 
 // What policies are asked about, and what their logs say of it.
 struct ReleaseQuestion {
-  Entry facts = Entry::object();
+  LogJson facts = LogJson::object();
   std::vector<std::string> reasons = {};  // why it is refused
 };
 
@@ -53,7 +53,7 @@ void ask_of(const std::string& name, const ReleaseSpec& spec, const std::vector<
             ReleaseQuestion& asked) {
   const fs::path folder = model_folder_of(name, [](const std::string& line) { std::cerr << line << "\n"; });
   const ModelOrigin origin = origin_of(folder);
-  Entry model{{"path", origin.folder.string()}};
+  LogJson model{{"path", origin.folder.string()}};
   model["weights"] = fingerprint_of_weights(folder);
   model["parts"] = to_json(origin.parts);
   const bool any = std::any_of(policies.begin(), policies.end(), [](const Policy& p) { return !p.require.empty(); });
@@ -65,10 +65,10 @@ void ask_of(const std::string& name, const ReleaseSpec& spec, const std::vector<
       asked.reasons.push_back(fmt::format("{} ({})", reason, policy.file.string()));
 }
 
-void tell_logs(const std::vector<Policy>& policies, const std::string& what, const Entry& facts,
+void tell_logs(const std::vector<Policy>& policies, const std::string& what, const LogJson& facts,
                const std::vector<std::string>& reasons = {}) {
   for (const Policy& policy : policies) {
-    Entry entry = log_entry(what);
+    LogJson entry = log_entry(what);
     entry["policy"] = {{"file", policy.file.string()}, {"contents", hash_of_file(policy.file)}};
     entry.update(facts);
     if (!reasons.empty()) entry["reasons"] = reasons;
@@ -82,7 +82,7 @@ int released(const ReleaseSpec& spec, const std::function<int()>& write) {
   const std::vector<Policy> policies = policies_of(spec);
   if (policies.empty()) return write();
   ReleaseQuestion asked{.facts = {{"command", spec.command}, {"to", real_path(spec.to).string()}}};
-  asked.facts["models"] = Entry::array();
+  asked.facts["models"] = LogJson::array();
   for (const std::string& model : spec.models) try {
       ask_of(model, spec, policies, asked);
     } catch (const Error& e) { asked.reasons.emplace_back(e.what()); }
@@ -124,12 +124,12 @@ std::string name_of_user() {
   return fmt::format("user {}", ::getuid());
 }
 
-Entry log_entry(const std::string& what) {
+LogJson log_entry(const std::string& what) {
   return {{"time", log_time()}, {"by", name_of_user()}, {"host", name_of_host()}, {"what", what}};
 }
 
-Entry to_json(const std::vector<LicensedPart>& parts) {
-  Entry all = Entry::array();
+LogJson to_json(const std::vector<LicensedPart>& parts) {
+  LogJson all = LogJson::array();
   for (const LicensedPart& part : parts)
     all.push_back(
         {{"what", part.what}, {"names", part.names}, {"licence", part.licence.empty() ? "unknown" : part.licence}});
