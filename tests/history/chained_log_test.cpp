@@ -78,7 +78,7 @@ TEST_F(ChainedLog, IsNotAppendedToWhereItsLastLineIsTorn) {
 }
 
 TEST_F(ChainedLog, WritersWaitForEachOther) {
-  constexpr int kWriters = 4, kEach = 5;
+  constexpr int kWriters = 4, kEach = 15;
   std::vector<pid_t> children;
   for (int i = 0; i < kWriters; ++i) {
     const pid_t child = ::fork();

@@ -10,6 +10,7 @@
 #include "weft/base/is_there.h"
 #include "weft/base/json.h"
 #include "weft/base/plain_file.h"
+#include "weft/models/peft.h"
 #include "weft/pipeline/dataset.h"
 
 namespace weft {
@@ -71,13 +72,16 @@ class Collector {
       parts.push_back({.what = "model " + origin.folder.filename().string(),
                        .names = {origin.folder.filename().string()},
                        .licence = licence_in_card(origin.folder)});
+      if (is_adapter_folder(origin.folder))
+        add_model(base_of_adapter(origin.folder, read_peft_config(origin.folder)), parts);
       return;
     }
     for (const RunSource& source : origin.progress->sources) parts.push_back(part_of(source, origin));
-    for (const fs::path& model : models_of(origin)) {
-      if (!seen_.insert(absolute_folder(model).string()).second) continue;
-      add_parts(of_folder(model), parts);
-    }
+    for (const fs::path& model : models_of(origin)) add_model(model, parts);
+  }
+
+  void add_model(const fs::path& model, std::vector<LicensedPart>& parts) {
+    if (seen_.insert(absolute_folder(model).string()).second) add_parts(of_folder(model), parts);
   }
 
   static LicensedPart part_of(const RunSource& source, const ModelOrigin& origin) {
@@ -119,7 +123,7 @@ ModelOrigin origin_of(const fs::path& model) { return Collector().collect(model)
 
 std::string licence_in_card(const fs::path& folder) {
   const fs::path file = folder / "README.md";
-  if (!is_plain_file(file, kMostCardBytes)) return "";
+  if (!is_there(file) || !is_plain_file(file, kMostCardBytes)) return "";
   std::ifstream in(file, std::ios::binary);
   std::string line;
   if (!std::getline(in, line) || !line.starts_with("---")) return "";
