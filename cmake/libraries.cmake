@@ -93,7 +93,7 @@ weft_part(lz4 lz4frame.h lz4 liblz4-dev "lz4 files and Parquet files with lz4")
 weft_part(snappy snappy-c.h snappy libsnappy-dev "Parquet files with snappy")
 weft_part(libxml2 libxml/HTMLparser.h xml2 libxml2-dev "the text of web pages")
 weft_part(SQLite sqlite3.h sqlite3 libsqlite3-dev "the index of runs")
-weft_part(OpenSSL openssl/hmac.h crypto libssl-dev "islands")
+weft_part(OpenSSL openssl/hmac.h crypto libssl-dev "islands and logs with chained hashes")
 weft_part(httplib httplib.h cpp-httplib libcpp-httplib-dev "the live page")
 weft_part(CLD2 cld2/public/compact_lang_det.h cld2 libcld2-dev "the pipeline's rule for languages")
 # It is compiled, with features that its header must be read with; its file for pkg-config names them.

@@ -149,6 +149,7 @@ Command add_merge(CLI::App& weft) {
       ->check(number_in(-1e6, 1e6))
       ->type_name("NUMBERS");
   app->add_option("--out", o->out, "New folder of the model")->required()->type_name("FOLDER");
+  policy_option(*app, o->policies);
   app->footer(
       "Examples:\n  weft merge runs/lora --out merged && weft generate merged --prompt \"In the\"\n"
       "  weft merge runs/law runs/poems --weights 0.7,0.3 --out both");
@@ -223,12 +224,11 @@ Command add_export(CLI::App& weft) {
   app->add_option("--max-loss", o->max_loss,
                   "With --data: write nothing if the loss rises by more than this (nats); of --gptq 0.1 unless given")
       ->check(number_in(0, 1e6));
-  CLI::Option* require =
-      list_option(*app, "--require", o->require, "Write nothing without these results: 'piqa.acc >= 0.6'");
+  list_option(*app, "--require", o->require, "Write nothing without these results: 'piqa.acc >= 0.6'");
   app->add_option("--results", o->results,
-                  "File of `weft eval --output` that has them; else the run's own (eval.tasks)")
-      ->type_name("FILE")
-      ->needs(require);
+                  "File of `weft eval --output` that has them, or those of a policy; else the run's own (eval.tasks)")
+      ->type_name("FILE");
+  policy_option(*app, o->policies);
   app->add_flag("--again", o->again, "Replace the file that is there")->needs(gguf);
   add_number(*app, "--threads", o->threads, "0: all cores", 0, 4096);
   app->footer(
@@ -539,6 +539,7 @@ int run_cli(int argc, char** argv, std::string_view missing) {
   commands.push_back(add_launch(app));
   for (Command& c : add_plan(app)) commands.push_back(std::move(c));
   for (Command& c : add_runs(app)) commands.push_back(std::move(c));
+  for (Command& c : add_governance(app)) commands.push_back(std::move(c));
   for (Command& c : add_data(app)) commands.push_back(std::move(c));
   commands.push_back(add_completion(app));
   const auto named = [&](const Command& c) { return c.first_word() == argv[1]; };

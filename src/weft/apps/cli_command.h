@@ -49,6 +49,10 @@ Command add_islands(CLI::App& weft);
 Command add_launch(CLI::App& weft);
 // `weft report`, `weft new`, `weft doctor`, `weft runs ...`
 std::vector<Command> add_runs(CLI::App& weft);
+// `weft log ...`, `weft card`
+std::vector<Command> add_governance(CLI::App& weft);
+// --policy
+void policy_option(CLI::App& app, std::vector<std::string>& files);
 // `weft data ...`
 std::vector<Command> add_data(CLI::App& weft);
 

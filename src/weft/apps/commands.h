@@ -154,6 +154,7 @@ struct MergeOptions {
   std::vector<std::string> adapters;  // folders of adapters, or runs with one (the newest checkpoint)
   std::vector<double> weights;        // how much of each is wanted; none, of a single one: all of it
   std::string out;                    // a new model's folder
+  std::vector<std::string> policies;  // files policy.toml, beside those that are found
 };
 int run_merge(const MergeOptions& options);
 
@@ -176,7 +177,8 @@ struct ExportOptions {
   // run's own.
   std::vector<std::string> require;
   std::string results;
-  bool again = false;  // replace the file that is there
+  std::vector<std::string> policies;  // files policy.toml, beside those that are found
+  bool again = false;                 // replace the file that is there
   int64_t threads = 0;
 };
 int run_export(const ExportOptions& options);

@@ -9,6 +9,7 @@
 #include "weft/apps/commands.h"
 #include "weft/apps/data_lines.h"
 #include "weft/apps/judged_loss.h"
+#include "weft/apps/release.h"
 #include "weft/apps/required_results.h"
 #include "weft/base/durable_file.h"
 #include "weft/base/error.h"
@@ -138,15 +139,7 @@ GgufWritten write_file(const GgufExport& what, const HfConfig& config, const Ggu
   return written;
 }
 
-}  // namespace
-
-int run_export(const ExportOptions& o) {
-  require_fitting(o);
-  require_results(o);
-  if (!o.lora_of.empty()) return run_extract(o);
-  if (!o.gptq.empty()) return run_gptq_export(o);
-  if (!o.bf16.empty()) return run_bf16_export(o);
-  if (!o.draft.empty()) return run_draft_export(o);
+int run_gguf_export(const ExportOptions& o) {
   const fs::path model = model_folder_of(o.model, [](const std::string& line) { std::cerr << line << "\n"; });
   const HfConfig config = read_hf_config(model);
   if (o.data.empty())  // else told where the loss is measured
@@ -166,6 +159,31 @@ int run_export(const ExportOptions& o) {
   std::cout << fmt::format("{}: {} bytes, {} tensors, {:.2f} bits a number\n", o.gguf, written.bytes,
                            written.num_tensors, 8 * double(written.bytes) / double(written.num_numbers));
   return kExitOk;
+}
+
+// --results is of what is required, here or by a policy.
+void require_use_of_results(const ExportOptions& o) {
+  if (!o.results.empty() && o.require.empty() && o.policies.empty() && policies_around(o.model).empty())
+    throw ConfigError(fmt::format("--results {}: nothing asks for results; add --require or --policy", o.results));
+}
+
+}  // namespace
+
+int run_export(const ExportOptions& o) {
+  require_fitting(o);
+  require_use_of_results(o);
+  std::string to;
+  for (const std::string& one : {o.gguf, o.gptq, o.bf16, o.draft, o.out})
+    if (!one.empty()) to = one;
+  const ReleaseSpec spec{
+      .command = "export", .models = {o.model}, .policies = o.policies, .results = o.results, .to = to};
+  return released(spec, [&] {
+    require_results(o);
+    if (!o.lora_of.empty()) return run_extract(o);
+    if (!o.gptq.empty()) return run_gptq_export(o);
+    if (!o.bf16.empty()) return run_bf16_export(o);
+    return o.draft.empty() ? run_gguf_export(o) : run_draft_export(o);
+  });
 }
 
 }  // namespace weft

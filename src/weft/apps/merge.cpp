@@ -6,6 +6,7 @@
 
 #include "weft/apps/commands.h"
 #include "weft/apps/new_folder.h"
+#include "weft/apps/release.h"
 #include "weft/base/durable_file.h"
 #include "weft/base/error.h"
 #include "weft/models/hf_weights.h"
@@ -63,9 +64,7 @@ size_t num_changed(const std::vector<AdapterToMerge>& adapters) {
   return modules.size();
 }
 
-}  // namespace
-
-int run_merge(const MergeOptions& o) {
+int merge(const MergeOptions& o) {
   const std::vector<AdapterToMerge> adapters = adapters_of(o);
   const HfConfig& config = adapters[0].config;
   const fs::path out = require_new_folder("--out", o.out);
@@ -89,6 +88,13 @@ int run_merge(const MergeOptions& o) {
                                ? ""
                                : "; those of blocks are what the codes beside it stood for");
   return kExitOk;
+}
+
+}  // namespace
+
+int run_merge(const MergeOptions& o) {
+  return released({.command = "merge", .models = o.adapters, .policies = o.policies, .results = "", .to = o.out},
+                  [&] { return merge(o); });
 }
 
 }  // namespace weft

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <filesystem>
 #include <iostream>
-#include <map>
 
 #include "weft/base/error.h"
 #include "weft/base/json.h"
@@ -18,18 +17,17 @@ namespace weft {
 namespace {
 
 namespace fs = std::filesystem;
-using Results = std::map<std::string, double>;
 
 constexpr size_t kMostBytes = size_t{4} << 30;
 
-Results results_in_file(const std::string& file, const fs::path& model) {
+TaskResults results_in_file(const std::string& file, const fs::path& model) {
   const nlohmann::json json = read_json_file(file, {.max_bytes = kMostBytes});
   const JsonFields all(json, file);
   if (!has_fingerprint(model, all.string("weights", "")))
     throw ConfigError(
         fmt::format("--results {0}: is not of the weights of {1}: `weft eval {1} --tasks ... --output {0}` makes it",
                     file, model.string()));
-  Results results;
+  TaskResults results;
   for (const char* part : {"results", "groups"})
     for (const nlohmann::json& set : all.list(part, "a list of tasks")) {
       const JsonFields fields(set, file);
@@ -41,19 +39,29 @@ Results results_in_file(const std::string& file, const fs::path& model) {
   return results;
 }
 
-Results results_of_run(const fs::path& model) {
-  const fs::path folder = fs::absolute(model).lexically_normal(), checkpoints = folder.parent_path(),
+fs::path metrics_of_run(const fs::path& model) {
+  const fs::path checkpoints = fs::absolute(model).lexically_normal().parent_path(),
                  metrics = checkpoints.parent_path() / "metrics.jsonl";
-  if (checkpoints.filename() != "checkpoints" || !fs::exists(metrics))
+  return checkpoints.filename() == "checkpoints" && fs::exists(metrics) ? metrics : fs::path();
+}
+
+TaskResults results_at_step(const fs::path& metrics, int64_t step) {
+  TaskResults results;
+  for (const TasksRecord& record : read_metrics(metrics).tasks)
+    if (record.step == step)
+      for (const auto& [name, value] : record.results) results[name] = value;  // the last counts
+  return results;
+}
+
+TaskResults results_of_run(const fs::path& model) {
+  const fs::path metrics = metrics_of_run(model);
+  if (metrics.empty())
     throw ConfigError(
         fmt::format("--require: {} is no checkpoint in the folder of a run; name the file that has its results, of "
                     "`weft eval ... --output`, by --results",
                     model.string()));
   const int64_t step = read_progress(model).step;
-  Results results;
-  for (const TasksRecord& record : read_metrics(metrics).tasks)
-    if (record.step == step)
-      for (const auto& [name, value] : record.results) results[name] = value;  // the last counts
+  const TaskResults results = results_at_step(metrics, step);
   if (results.empty())
     throw ConfigError(
         fmt::format("--require: the run has scored no tasks in step {} of the checkpoint (eval.tasks); "
@@ -64,6 +72,12 @@ Results results_of_run(const fs::path& model) {
 
 }  // namespace
 
+TaskResults recorded_results(const fs::path& model, const std::string& file) {
+  if (!file.empty()) return results_in_file(file, model);
+  const fs::path metrics = metrics_of_run(model);
+  return metrics.empty() ? TaskResults() : results_at_step(metrics, read_progress(model).step);
+}
+
 void require_results(const ExportOptions& o) {
   if (o.require.empty()) return;
   std::vector<Requirement> all;
@@ -73,7 +87,7 @@ void require_results(const ExportOptions& o) {
     all.push_back(*one);
   }
   const fs::path model = model_folder_of(o.model, [](const std::string&) {});
-  const Results results = o.results.empty() ? results_of_run(model) : results_in_file(o.results, model);
+  const TaskResults results = o.results.empty() ? results_of_run(model) : results_in_file(o.results, model);
   for (const Requirement& needed : all) {
     const auto at = results.find(needed.result);
     if (at == results.end()) {

@@ -24,6 +24,16 @@ bool is_same_hash(std::span<const std::byte> a, std::span<const std::byte> b) {
   return CRYPTO_memcmp(a.data(), b.data(), a.size()) == 0;
 }
 
+std::string sha256_hex(std::string_view text) {
+  std::array<unsigned char, 32> hash = {};
+  unsigned int length = 0;
+  const int made = EVP_Digest(text.data(), text.size(), hash.data(), &length, EVP_sha256(), nullptr);
+  WEFT_CHECK(made == 1 && length == hash.size(), "a hash of {} bytes", length);
+  std::string hex;
+  for (const unsigned char byte : hash) hex += fmt::format("{:02x}", byte);
+  return hex;
+}
+
 void fill_random(std::span<std::byte> to) {
   if (RAND_bytes(reinterpret_cast<unsigned char*>(to.data()), int(to.size())) != 1)
     throw Error("the system has no random numbers for islands to know each other by");

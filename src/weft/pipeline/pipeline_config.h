@@ -20,6 +20,7 @@ struct SourceConfig {
   std::string messages_key;                // of JSONL: rows are conversations; empty: they are texts
   std::string prompt_key, completion_key;  // both, or none: rows are conversations of two messages
   std::vector<std::string> meta_keys;
+  std::string licence;  // of its texts, "cc-by-4.0"; empty: not said
   double copies = 1;
   std::optional<double> weight;  // of all sources or of none
   std::set<std::string> given;   // names of the keys that are in the file: "source.separator"

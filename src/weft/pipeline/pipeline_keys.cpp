@@ -168,6 +168,7 @@ std::vector<RecipeKey> source_keys(SourceConfig& s) {
       {"source.meta_keys", &s.meta_keys, anything(), "JSONL's keys or CSV's columns that go along"},
       {"source.invalid_text", &s.invalid_text, one_of({"aside", "repair"}),
        "text that is not UTF-8, or has NUL bytes: the row is put aside, or they become U+FFFD"},
+      {"source.licence", &s.licence, anything(), "of its texts, as \"cc-by-4.0\"; for model cards and policies"},
       {"source.copies", &s.copies, up_to(1000), "of each document; 2.5: half of them a third time"},
       {"source.weight", &s.weight, up_to(1e9),
        "share of the source in the training samples, of the sum of all; of all sources, or of none"}};
