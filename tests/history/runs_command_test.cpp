@@ -124,6 +124,39 @@ TEST_F(RunsCommand, ShowAndDiffTakeFoldersThatNoIndexKnows) {
   EXPECT_SAYS(broken.err, "recipe.toml");
 }
 
+TEST_F(RunsCommand, CompareHasAColumnForEachRun) {
+  make_run(dir_ / "one", {.held_out = {{4, 2.5}}});
+  make_run(dir_ / "two", {.loss = 1.5, .held_out = {{4, 2.25}}, .more = "[optimizer]\nlr = 0.1\n"});
+  make_run(dir_ / "three", {.settings = "seed = 7\n"});
+  const auto json = json_of(runs({"compare", at("one"), at("two"), at("three"), "--json"}));
+  ASSERT_EQ(json["runs"].size(), 3u);
+  EXPECT_EQ(json["runs"][2]["column"], "c");
+  ASSERT_EQ(json["differences"].size(), 2u) << json["differences"];
+  const auto &lr = json["differences"][0], &seed = json["differences"][1];
+  EXPECT_EQ(lr["what"], "optimizer.lr");
+  EXPECT_EQ(lr["b"], "0.1");
+  EXPECT_EQ(lr["a"], lr["c"]) << "only the second differs";
+  EXPECT_NE(lr["a"], lr["b"]);
+  EXPECT_EQ(seed["what"], "train.seed");
+  EXPECT_EQ(seed["c"], "7");
+  EXPECT_EQ(seed["a"], seed["b"]);
+  for (const auto& row : json["results"]) {
+    if (row["result"] == "held_out.loss") {
+      EXPECT_EQ(row["b"], 2.25);
+      EXPECT_EQ(row["best"], "b");
+      EXPECT_EQ(row["c"], nullptr);
+    }
+    if (row["result"] == "loss") { EXPECT_EQ(row["best"], "b") << "the lowest, not the first"; }
+    if (row["result"] == "tokens_per_s") { EXPECT_EQ(row["best"], "a, b, c") << "all are alike"; }
+  }
+  const Finished text = runs({"compare", at("one"), at("two"), at("three")});
+  EXPECT_EQ(text.status, 0) << text.err;
+  EXPECT_SAYS(text.out, "weft watch");
+  EXPECT_SAYS(text.out, "optimizer.lr");
+  EXPECT_EQ(runs({"compare", at("one")}).status, 2);
+  EXPECT_EQ(runs({"compare", at("one"), at("nowhere")}).status, 2);
+}
+
 TEST_F(RunsCommand, BestRanksByAResult) {
   make_run(dir_ / "all/a", {.held_out = {{2, 2.25}, {4, 3}}});
   make_saved(dir_ / "all/a", 2, 2.25);

@@ -167,6 +167,22 @@ Command add_runs_diff(CLI::App& runs) {
   return {app, [o] { return run_runs_diff(*o); }, kRunsGroup};
 }
 
+Command add_runs_compare(CLI::App& runs) {
+  auto o = std::make_shared<RunsCompareOptions>();
+  CLI::App* app =
+      runs.add_subcommand("compare", "Several runs side by side: what differs, machines, what each reached");
+  app->add_option("runs", o->runs, "Their folders, ids, or ends of their paths")
+      ->required()
+      ->expected(2, kMostCompared)
+      ->type_name("RUN");
+  runs_options(*app, *o);
+  json_option(*app, *o);
+  app->footer(
+      "Examples:\n  weft runs compare runs/first runs/second runs/third\n"
+      "  weft watch runs/first runs/second runs/third      # their curves, on one page");
+  return {app, [o] { return run_runs_compare(*o); }, kRunsGroup};
+}
+
 Command add_runs_best(CLI::App& runs) {
   auto o = std::make_shared<RunsBestOptions>();
   CLI::App* app = runs.add_subcommand("best", "The runs that have reached the best of one result");
@@ -224,9 +240,10 @@ Command add_runs_queue(CLI::App& runs) {
 std::vector<Command> add_runs(CLI::App& weft) {
   CLI::App* runs = weft.add_subcommand(kRunsGroup, "All runs: find, compare, rank, trace and clear them");
   runs->require_subcommand(1);
-  return {add_new(weft),        add_doctor(weft),        add_watch(weft),      add_report(weft),
-          add_runs_list(*runs), add_runs_scan(*runs),    add_runs_show(*runs), add_runs_diff(*runs),
-          add_runs_best(*runs), add_runs_lineage(*runs), add_runs_gc(*runs),   add_runs_queue(*runs)};
+  return {add_new(weft),           add_doctor(weft),     add_watch(weft),         add_report(weft),
+          add_runs_list(*runs),    add_runs_scan(*runs), add_runs_show(*runs),    add_runs_diff(*runs),
+          add_runs_compare(*runs), add_runs_best(*runs), add_runs_lineage(*runs), add_runs_gc(*runs),
+          add_runs_queue(*runs)};
 }
 
 }  // namespace weft

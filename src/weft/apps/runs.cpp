@@ -80,6 +80,13 @@ RunFacts run_named(const RunsOptions& o, const std::string& name) {
   return find_run(known_runs(o).runs, name);
 }
 
+RunFacts run_to_compare(const RunsOptions& o, const std::string& name) {
+  RunFacts run = run_named(o, name);
+  if (run.recipe.empty())
+    throw FileError(fmt::format("{}: cannot be compared: {}", run.path, fmt::join(run.problems, "; ")));
+  return run;
+}
+
 // --- texts ---
 
 void print(const Report& report, bool json) {
@@ -262,6 +269,65 @@ Report diff_report(const RunFacts& a, const RunFacts& b, const RunDiff& diff) {
   return report;
 }
 
+// --- compare ---
+
+std::string column_of(size_t run) { return std::string(1, char('a' + run)); }
+
+Report compared_run(const RunFacts& r, size_t i) {
+  const RunAttempt attempt = r.attempts.empty() ? RunAttempt() : r.attempts.back();
+  return {
+      {"column", column_of(i)},
+      {"run", short_path(r.path)},
+      {"id", r.id},
+      {"status", name_of(r.status)},
+      {"steps", steps_text(r)},
+      {"busy", format_duration(r.busy_s)},
+      {"host", attempt.host},
+      {"machine", attempt.machine},
+      {"weft", attempt.weft.empty() ? "" : fmt::format("{}, build {}", attempt.weft, attempt.program.substr(0, 12))}};
+}
+
+// A result of each run, and the columns of those that have the best.
+Report compared_result(const std::vector<RunFacts>& runs, const std::string& name, bool json) {
+  Report row{{"result", name}};
+  std::optional<double> best;
+  std::string of;
+  for (size_t i = 0; i < runs.size(); ++i) {
+    const auto at = runs[i].results.find(name);
+    const bool has = at != runs[i].results.end();
+    row[column_of(i)] = !has ? Report(nullptr) : json ? Report(at->second.value) : result_in_column(runs[i], name);
+    if (!has || !is_judged(name)) continue;
+    const double value = at->second.value;
+    if (!best || (less_is_better(name) ? value < *best : value > *best)) of.clear();
+    if (of.empty()) best = value;
+    if (value == *best) of += (of.empty() ? "" : ", ") + column_of(i);
+  }
+  row["best"] = of.empty() ? Report(nullptr) : Report(of);
+  return row;
+}
+
+Report compare_report(const std::vector<RunFacts>& runs, bool json) {
+  const RunTable table = compare_runs(runs);
+  Report report{{"runs", Report::array()}, {"differences", Report::array()}, {"results", Report::array()}};
+  std::string page = "weft watch";
+  for (size_t i = 0; i < runs.size(); ++i) {
+    report["runs"].push_back(compared_run(runs[i], i));
+    page += " " + in_quotes(short_path(runs[i].path));
+  }
+  for (const RunTable::Row& d : table.differences) {
+    Report row{{"bears_on", name_of(d.bearing)}, {"what", d.what}};
+    for (size_t i = 0; i < runs.size(); ++i) row[column_of(i)] = json ? d.values[i] : cut_text(d.values[i]);
+    report["differences"].push_back(row);
+  }
+  for (const std::string& name : table.results) report["results"].push_back(compared_result(runs, name, json));
+  for (const char* name : {"differences", "results"})
+    if (!json && report[name].empty()) report.erase(name);
+  if (!table.not_known.empty()) report["not_known"] = table.not_known;
+  if (!table.notes.empty()) report["notes"] = table.notes;
+  report["page"] = page;
+  return report;
+}
+
 // --- best ---
 
 // Runs whose losses are of other texts, or of other tokens, do not compare.
@@ -371,11 +437,15 @@ int run_runs_show(const RunsShowOptions& o) {
   return kExitOk;
 }
 
+int run_runs_compare(const RunsCompareOptions& o) {
+  std::vector<RunFacts> runs;
+  for (const std::string& name : o.runs) runs.push_back(run_to_compare(o, name));
+  print(compare_report(runs, o.json), o.json);
+  return kExitOk;
+}
+
 int run_runs_diff(const RunsDiffOptions& o) {
-  const RunFacts a = run_named(o, o.runs.at(0)), b = run_named(o, o.runs.at(1));
-  for (const RunFacts* r : {&a, &b})
-    if (r->recipe.empty())
-      throw FileError(fmt::format("{}: cannot be compared: {}", r->path, fmt::join(r->problems, "; ")));
+  const RunFacts a = run_to_compare(o, o.runs.at(0)), b = run_to_compare(o, o.runs.at(1));
   Report report = diff_report(a, b, diff_runs(a, b));
   if (!o.json)
     for (Report& row : report["differences"])

@@ -40,6 +40,12 @@ struct RunsDiffOptions : RunsOptions {
 };
 int run_runs_diff(const RunsDiffOptions& options);
 
+struct RunsCompareOptions : RunsOptions {
+  std::vector<std::string> runs;  // two or more, at most kMostCompared
+};
+inline constexpr int kMostCompared = 26;  // columns, a to z
+int run_runs_compare(const RunsCompareOptions& options);
+
 struct RunsBestOptions : RunsOptions, RunsFilter {
   std::string by;                        // the name of a result
   bool lowest = false, highest = false;  // which is best; neither: as the name says

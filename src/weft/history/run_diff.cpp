@@ -48,6 +48,11 @@ bool is_among(const std::array<std::string_view, N>& names, std::string_view nam
   return place_in(names, name) < N;
 }
 
+template <class Difference>
+bool matters_before(const Difference& x, const Difference& y) {
+  return std::pair(x.bearing, place_in(kFirstKeys, x.what)) < std::pair(y.bearing, place_in(kFirstKeys, y.what));
+}
+
 std::string or_not_known(const std::string& text) { return text.empty() ? "not known" : text; }
 std::string value_in(const RunFacts& run, const std::string& key) {
   const auto at = run.recipe.find(key);
@@ -84,9 +89,7 @@ class Differences {
       add(Bearing::length, "steps done", fmt::format("{} of {}", a_.step, a_.train_iters),
           fmt::format("{} of {}", b_.step, b_.train_iters));
     add_code_and_machine();
-    std::stable_sort(found_.begin(), found_.end(), [](const RunDifference& x, const RunDifference& y) {
-      return std::pair(x.bearing, place_in(kFirstKeys, x.what)) < std::pair(y.bearing, place_in(kFirstKeys, y.what));
-    });
+    std::stable_sort(found_.begin(), found_.end(), matters_before<RunDifference>);
     return std::move(found_);
   }
 
@@ -217,6 +220,36 @@ RunDiff diff_runs(const RunFacts& a, const RunFacts& b) {
   for (const std::string& name : names)
     diff.results.push_back({.name = name, .a = result_in(a, name), .b = result_in(b, name)});
   return diff;
+}
+
+RunTable compare_runs(const std::vector<RunFacts>& runs) {
+  RunTable table;
+  std::set<std::string> names, said;
+  const auto add_new = [&](std::vector<std::string>& all, const std::vector<std::string>& more) {
+    for (const std::string& one : more)
+      if (said.insert(one).second) all.push_back(one);
+  };
+  const auto row_of = [&](const RunDifference& d) -> RunTable::Row& {
+    for (RunTable::Row& row : table.differences)
+      if (row.what == d.what) return row;
+    // Where a run differs from the first in nothing, it has what that has.
+    return table.differences.emplace_back(RunTable::Row{d.bearing, d.what, std::vector(runs.size(), d.a)});
+  };
+  for (size_t i = 0; i < runs.size(); ++i) {
+    for (const auto& [name, result] : runs[i].results) names.insert(name);
+    if (i == 0) continue;
+    const RunDiff diff = diff_runs(runs[0], runs[i]);
+    for (const RunDifference& d : diff.differences) {
+      RunTable::Row& row = row_of(d);
+      row.values[i] = d.b;
+      row.bearing = std::min(row.bearing, d.bearing);
+    }
+    add_new(table.notes, diff.notes);
+    add_new(table.not_known, diff.not_known);
+  }
+  std::stable_sort(table.differences.begin(), table.differences.end(), matters_before<RunTable::Row>);
+  table.results = {names.begin(), names.end()};
+  return table;
 }
 
 }  // namespace weft

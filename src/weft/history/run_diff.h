@@ -48,6 +48,19 @@ struct RunDiff {
 // Reads nothing from the disk.
 RunDiff diff_runs(const RunFacts& a, const RunFacts& b);
 
+// Several runs side by side: diff_runs of the first one with each of the others, in one table.
+struct RunTable {
+  struct Row {
+    Bearing bearing = Bearing::manner;
+    std::string what;                 // as of RunDifference
+    std::vector<std::string> values;  // of each run
+  };
+  std::vector<Row> differences = {};      // what is not the same in all; the likeliest to matter first
+  std::vector<std::string> results = {};  // the names of all that any run has, sorted
+  std::vector<std::string> notes = {}, not_known = {};
+};
+RunTable compare_runs(const std::vector<RunFacts>& runs);
+
 // Where these keys differ, losses are of other things: held-out texts, tokens, objectives.
 inline constexpr std::array<const char*, 4> kMeasureKeys = {"data.valid", "data.valid_fraction", "data.tokenizer",
                                                             "train.objective"};

@@ -65,31 +65,50 @@ std::string sentence_of(const Json& event) {
 }  // namespace
 
 const std::vector<std::string>& RunNews::all_kinds() {
-  static const std::vector<std::string> kinds{"running",        "stalled",
-                                              "finished",       "stopped",
-                                              "failed",         "lost",
-                                              "unfinished",     "unreadable",
-                                              "away",           "slow",
-                                              "started",        "ended",
-                                              "fleet",          "layout",
-                                              "waiting",        "queued",
-                                              "placed",         "yielding",
-                                              "reclaimed",      "nonfinite",
-                                              "large_update",   "weight_growth",
-                                              "spike",          "corrupted",
-                                              "replayed",       "autotuned",
-                                              "hang",           "straggler",
-                                              "straggler_over", "rebalance",
-                                              "local_saved",    "local_save_failed",
-                                              "local_taken",    "local_passed_over",
+  static const std::vector<std::string> kinds{"running",
+                                              "stalled",
+                                              "finished",
+                                              "stopped",
+                                              "failed",
+                                              "lost",
+                                              "unfinished",
+                                              "unreadable",
+                                              "away",
+                                              "slow",
+                                              "started",
+                                              "ended",
+                                              "fleet",
+                                              "layout",
+                                              "waiting",
+                                              "queued",
+                                              "placed",
+                                              "yielding",
+                                              "reclaimed",
+                                              "nonfinite",
+                                              "large_update",
+                                              "weight_growth",
+                                              "vanished_gradient",
+                                              "spike",
+                                              "corrupted",
+                                              "replayed",
+                                              "autotuned",
+                                              "hang",
+                                              "straggler",
+                                              "straggler_over",
+                                              "rebalance",
+                                              "local_saved",
+                                              "local_save_failed",
+                                              "local_taken",
+                                              "local_passed_over",
                                               "local_neighbour"};
   return kinds;
 }
 
 const std::vector<std::string>& RunNews::urgent_kinds() {
   static const std::vector<std::string> kinds{
-      "stalled", "finished",  "stopped",   "failed",       "lost",          "unreadable", "slow", "waiting",
-      "spike",   "nonfinite", "corrupted", "large_update", "weight_growth", "straggler",  "hang", "local_save_failed"};
+      "stalled",   "finished", "stopped",          "failed",    "lost",         "unreadable",    "slow",
+      "waiting",   "spike",    "nonfinite",        "corrupted", "large_update", "weight_growth", "vanished_gradient",
+      "straggler", "hang",     "local_save_failed"};
   return kinds;
 }
 

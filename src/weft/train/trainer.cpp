@@ -184,6 +184,7 @@ void Trainer::take(CarriedRun& carried) {
   loss_scale_.state = carried.loss_scale;
   take_spikes(std::move(carried.spikes));
   weight_rule_ = std::move(carried.weight_rule);
+  gradient_rule_ = std::move(carried.gradient_rule);
   adapter_changed_ = carried.adapter_changed;
   base_ = std::move(carried.base);
   teacher_ = std::move(carried.teacher);
@@ -227,6 +228,7 @@ CarriedRun Trainer::take_carried() {
           .loss_scale = loss_scale_.state,
           .spikes = spikes_.state,
           .weight_rule = std::move(weight_rule_),
+          .gradient_rule = std::move(gradient_rule_),
           .adapter_changed = adapter_changed_,
           .base = std::move(base_),
           .teacher = std::move(teacher_),

@@ -12,6 +12,7 @@
 #include "weft/comm/sent_bytes.h"
 #include "weft/comm/timed.h"
 #include "weft/data/row_order.h"
+#include "weft/optim/gradient_rule.h"
 #include "weft/optim/weight_rule.h"
 #include "weft/records/run_records.h"
 #include "weft/train/batch_loader.h"
@@ -74,6 +75,7 @@ struct CarriedRun {
   LossScaleState loss_scale;
   SpikeState spikes;
   WeightRule weight_rule;
+  GradientRule gradient_rule;
   bool adapter_changed;
   std::string base, teacher, reference;
   MatmulRate matmul_rate;
@@ -188,6 +190,7 @@ class Trainer {
   bool measures_weights() const;
   void log_weight_norms(const TrainingStep::Result& step);
   void tell_of_weights(const std::map<std::string, TensorChange>& tensors);
+  void tell_of_gradient(const GradientRule::Found& found);
   std::map<std::string, std::vector<double>> wait_sum_tensors(const std::vector<PartSums>& parts, size_t count) const;
   void append_record(const std::string& name, const nlohmann::json& line);
   bool traces() const;
@@ -251,6 +254,7 @@ class Trainer {
   LossScale loss_scale_;
   SpikeWatch spikes_;
   WeightRule weight_rule_ = {};
+  GradientRule gradient_rule_ = {};
   bool has_measured_weights_ = false;  // since it was started, or this span was
   bool has_told_sent_ = false;         // likewise
   const TrainingStep step_run_;

@@ -51,9 +51,31 @@ void Trainer::log_grad_norms(const TrainingStep::Result& step) {
     parts.push_back({e.param, e.first_row, e.rows, {e.squares}});
   const auto sums = wait_sum_tensors(parts, 1);
   if (!leads()) return;
-  nlohmann::json norms;
+  std::map<std::string, double> norms;
   for (const auto& [name, sum] : sums) norms[name] = std::sqrt(sum[0]) / step.loss_scale;
   append_record("grad_norms.jsonl", {{"step", step_ + 1}, {"grad_norm", norms}});
+  if (const auto found = gradient_rule_.look(step_ + 1, norms)) tell_of_gradient(*found);
+}
+
+void Trainer::tell_of_gradient(const GradientRule::Found& f) {
+  const std::string others = f.tensors.size() > 1 ? fmt::format(" (the worst of {} tensors)", f.tensors.size()) : "";
+  const std::string reason = fmt::format(
+      "the gradient of {} has all but vanished since step {}: its norm is {:.3g}, {:.3g} of {}, below {}{}: {}",
+      f.tensor, f.from_step, f.norm, f.fraction(),
+      f.beside_others ? "that of the same tensor in most other layers" : "what it was beside the others at its best",
+      GradientRule::kLeast, others,
+      "it learns no more; look at what saturates or cuts it off (activations, gates, experts without tokens), at its "
+      "initial weights, and at optimizer.lr");
+  records_->event("vanished_gradient", {{"step", step_ + 1},
+                                        {"tensor", f.tensor},
+                                        {"grad_norm", f.norm},
+                                        {"usual", f.usual},
+                                        {"of", f.beside_others ? "other layers" : "its own"},
+                                        {"limit", GradientRule::kLeast},
+                                        {"since_step", f.from_step},
+                                        {"tensors", f.tensors.size()},
+                                        {"reason", reason}});
+  records_->note(fmt::format("WARNING: step {}: {}", step_ + 1, reason));
 }
 
 // Whether the step to come is measured. The first of each start is: the plan counts the workspace of what measures, and

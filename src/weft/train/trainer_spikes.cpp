@@ -122,6 +122,7 @@ void Trainer::go_back(const std::filesystem::path& checkpoint) {
   held_out_.reset();
   if (results_ && results_->step > step_) results_.reset();
   weight_rule_ = {};
+  gradient_rule_ = {};
   if (at.loss_scale) loss_scale_.state = *at.loss_scale;
   const SpikeState then = at.spikes.value_or(SpikeState());
   spikes_.state.losses = then.losses;
