@@ -50,7 +50,7 @@ TrialResult result_of(const json& line, const std::string& source) {
           .failed = f.string("failed")};
 }
 
-bool is_of(const TrialResult& r, const std::string& stage, int64_t trial, int64_t steps) {
+bool is_result_of(const TrialResult& r, const std::string& stage, int64_t trial, int64_t steps) {
   return r.stage == stage && r.trial == trial && r.steps == steps;
 }
 
@@ -134,7 +134,7 @@ void SweepState::append(const json& line) {
 
 const TrialResult* SweepState::find(const std::string& stage, int64_t trial, int64_t steps) const {
   for (auto r = results_.rbegin(); r != results_.rend(); ++r)
-    if (is_of(*r, stage, trial, steps)) return &*r;
+    if (is_result_of(*r, stage, trial, steps)) return &*r;
   return nullptr;
 }
 

@@ -82,7 +82,7 @@ struct KeyAxis {
   std::vector<std::string> names = {};  // of values that are no numbers: they stand at 0, 1, 2 ...
 };
 
-std::optional<double> number_in(const std::string& text) {
+std::optional<double> axis_number(const std::string& text) {
   char* end = nullptr;
   const double value = std::strtod(text.c_str(), &end);
   if (text.empty() || *end != 0 || !std::isfinite(value)) return {};
@@ -91,12 +91,12 @@ std::optional<double> number_in(const std::string& text) {
 
 // Where the values of a key lie on its axis.
 std::vector<double> places_of(const std::vector<std::string>& values, bool log, KeyAxis& axis) {
-  const bool numbers = std::all_of(values.begin(), values.end(), [](const auto& v) { return number_in(v).has_value(); });
+  const bool numbers = std::all_of(values.begin(), values.end(), [](const auto& v) { return axis_number(v).has_value(); });
   axis.log = log && numbers;
   std::vector<double> places;
   for (const std::string& v : values) {
     if (numbers) {
-      places.push_back(axis.log ? std::log10(*number_in(v)) : *number_in(v));
+      places.push_back(axis.log ? std::log10(*axis_number(v)) : *axis_number(v));
       continue;
     }
     const auto at = std::find(axis.names.begin(), axis.names.end(), v);

@@ -13,7 +13,7 @@ namespace weft {
 namespace {
 
 // The parts between commas that are outside of brackets and quotes.
-std::vector<std::string> values_of(std::string_view text) {
+std::vector<std::string> listed_values(std::string_view text) {
   std::vector<std::string> values(1);
   int depth = 0;
   char quote = 0;
@@ -35,7 +35,7 @@ std::vector<std::string> values_of(std::string_view text) {
   return values;
 }
 
-std::optional<double> number_of(std::string_view text) {
+std::optional<double> swept_number(std::string_view text) {
   double value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (error != std::errc() || end != text.data() + text.size() || !std::isfinite(value)) return {};
@@ -45,11 +45,11 @@ std::optional<double> number_of(std::string_view text) {
 bool is_whole(std::string_view text) { return text.find_first_not_of("0123456789") == text.npos; }
 
 // None: the value has no "..", or is a path or a quoted text.
-std::optional<SweptKey::Range> range_of(const std::string& word, std::string_view value) {
+std::optional<SweptKey::Range> swept_range(const std::string& word, std::string_view value) {
   const size_t dots = value.find("..");
   if (dots == value.npos || value.find_first_of("/\"'[") != value.npos) return {};
   const std::string_view low = value.substr(0, dots), high = value.substr(dots + 2);
-  const auto from = number_of(low), to = number_of(high);
+  const auto from = swept_number(low), to = swept_number(high);
   if (!from || !to || *from <= 0 || *to <= *from)
     throw ConfigError(
         fmt::format("{}: this is no range: write two numbers above 0, the lower one first, as optimizer.lr=1e-5..1e-3; "
@@ -64,9 +64,9 @@ SweptKey parse_word(const std::string& word) {
     throw ConfigError(fmt::format("{}: expected KEY=VALUE,VALUE... or KEY=LOW..HIGH, as optimizer.lr=1e-4,3e-4", word));
   SweptKey swept{.key = word.substr(0, sign)};
   const std::string text = word.substr(sign + 1);
-  swept.range = range_of(word, text);
+  swept.range = swept_range(word, text);
   if (swept.range) return swept;
-  swept.values = values_of(text);
+  swept.values = listed_values(text);
   for (auto v = swept.values.begin(); v != swept.values.end(); ++v) {
     if (v->empty())
       throw ConfigError(fmt::format("{}: a value is empty; write {}=VALUE,VALUE..., and an empty text as \"\"", word,
