@@ -535,6 +535,7 @@ int run_cli(int argc, char** argv, std::string_view missing) {
                                 add_eval(app),    add_merge(app),  add_export(app),
                                 add_inspect(app), add_bench(app),  add_teacher_logits(app)};
   commands.push_back(add_supervise(app));
+  commands.push_back(add_sweep(app));
   commands.push_back(add_islands(app));
   commands.push_back(add_launch(app));
   for (Command& c : add_plan(app)) commands.push_back(std::move(c));

@@ -43,6 +43,8 @@ inline void recipe_arguments(CLI::App& app, std::string& recipe, std::vector<std
 std::vector<Command> add_plan(CLI::App& weft);
 // `weft supervise`
 Command add_supervise(CLI::App& weft);
+// `weft sweep`
+Command add_sweep(CLI::App& weft);
 // `weft islands`
 Command add_islands(CLI::App& weft);
 // `weft launch`

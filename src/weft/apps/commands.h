@@ -38,6 +38,20 @@ struct SuperviseOptions {
 };
 int run_supervise(const SuperviseOptions& options);
 
+struct SweepOptions {
+  std::string recipe;
+  std::vector<std::string> settings;  // "key=value", "key=value,value", "key=low..high"
+  int64_t random = 0, seed = 1234;    // trials that are drawn; 0: the grid
+  bool halving = false;
+  int64_t eta = 3, least_steps = 100;
+  int64_t jobs = 1;                // side by side
+  std::vector<std::string> draft;  // "layers=4"; none: no draft
+  int64_t confirm = 1;             // of its trials, at full size
+  bool retry = false;              // failed trials
+  std::string folder;              // empty: run.dir with -sweep behind it
+};
+int run_sweep(const SweepOptions& options);
+
 struct LaunchOptions {
   std::string recipe;
   std::vector<std::string> overrides;

@@ -1,0 +1,61 @@
+#include "weft/apps/sweep_draft.h"
+
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+
+#include "weft/base/durable_file.h"
+#include "weft/base/error.h"
+#include "weft/base/json.h"
+#include "weft/base/nearest.h"
+
+namespace weft {
+namespace {
+
+void set_in_config(nlohmann::json& config, const std::string& word) {
+  const size_t sign = word.find('=');
+  if (sign == word.npos || sign == 0 || sign + 1 == word.size())
+    throw ConfigError(fmt::format("--draft {}: expected KEY=VALUE, as layers=4", word));
+  std::string key = word.substr(0, sign);
+  if (key == "layers") key = config.contains("n_layer") ? "n_layer" : "num_hidden_layers";
+  std::vector<std::string> known{"layers"};
+  for (const auto& [name, value] : config.items()) known.push_back(name);
+  if (!config.contains(key)) {
+    const std::string near = nearest_name(key, known);
+    throw ConfigError(fmt::format("--draft {}: the model's config.json has no {}{}", word, key,
+                                  near.empty() ? "" : "; did you mean " + near + "?"));
+  }
+  const std::string text = word.substr(sign + 1);
+  nlohmann::json value = nlohmann::json::parse(text, nullptr, false);
+  config[key] = value.is_discarded() ? nlohmann::json(text) : value;
+  const bool is_depth = key == "n_layer" || key == "num_hidden_layers";
+  if (auto types = config.find("layer_types"); is_depth && types != config.end() && types->is_array())
+    while (value.is_number_unsigned() && types->size() > value.get<size_t>()) types->erase(types->size() - 1);
+}
+
+}  // namespace
+
+std::filesystem::path make_draft(const Recipe& recipe, const std::vector<std::string>& values,
+                                 const std::filesystem::path& folder) {
+  namespace fs = std::filesystem;
+  if (recipe.model.init != InitChoice::random)
+    throw ConfigError(
+        "--draft: the recipe begins with the model's weights, which a smaller model has not; set model.init=random, or "
+        "make a draft with `weft export --draft` and sweep that");
+  const fs::path from = recipe.model.path;
+  const fs::path file = fs::is_directory(from) ? from / "config.json" : from;
+  nlohmann::json config = read_json_file(file);
+  for (const std::string& word : values) set_in_config(config, word);
+  create_folders(folder);
+  if (fs::is_directory(from))
+    for (const auto& entry : fs::directory_iterator(from)) {
+      const std::string kind = entry.path().extension().string(), name = entry.path().filename().string();
+      const bool is_wanted = kind == ".json" || kind == ".model" || kind == ".txt" || kind == ".jinja";
+      if (entry.is_regular_file() && is_wanted && name.find(".index.") == name.npos && name != "config.json")
+        fs::copy_file(entry.path(), folder / name, fs::copy_options::overwrite_existing);
+    }
+  write_file_durably(folder / "config.json", config.dump(2) + "\n");
+  return folder;
+}
+
+}  // namespace weft
