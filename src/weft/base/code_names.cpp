@@ -123,7 +123,9 @@ CodeNames::CodeNames() {
 CodeNames::~CodeNames() = default;
 
 const CodeNames::Module& CodeNames::module(const std::string& path) {
-  return modules_.try_emplace(path, path).first->second;
+  std::unique_ptr<Module>& of = modules_[path];
+  if (!of) of = std::make_unique<Module>(path);
+  return *of;
 }
 
 std::string CodeNames::name(uintptr_t address) {

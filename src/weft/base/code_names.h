@@ -2,6 +2,7 @@
 #pragma once
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -28,7 +29,7 @@ class CodeNames {
   struct Module;
   const Module& module(const std::string& path);
   std::vector<Range> ranges_;  // ascending
-  std::map<std::string, Module> modules_;
+  std::map<std::string, std::unique_ptr<Module>> modules_;
 };
 
 }  // namespace weft

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <signal.h>
 #include <sys/syscall.h>
+#include <ucontext.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -11,10 +12,12 @@
 #include <atomic>
 #include <cerrno>
 #include <chrono>
+#include <cstdint>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <mutex>
+#include <string_view>
 #include <thread>
 
 #include "weft/base/code_names.h"
@@ -25,8 +28,6 @@ namespace {
 
 constexpr int kDeepest = 64;
 constexpr int kMostThreads = 512;
-// Of the handler itself and of the return from it; the next is where the thread was interrupted.
-constexpr int kOfSignal = 2;
 
 enum class Asks : uint64_t { nobody, asked, answering, answered };
 
@@ -36,6 +37,7 @@ Asks asks_of(uint64_t word) { return Asks(word & 3); }
 struct StackRoom {
   std::atomic<uint64_t> word{0};  // whose it is, and how far that has come
   int frames = 0;
+  void* interrupted = nullptr;  // where the signal came; before it are the handler's own frames
   std::array<void*, kDeepest> at{};
 };
 
@@ -47,13 +49,14 @@ std::mutex one_asks;
 int stack_signal() { return SIGRTMAX - 2; }
 
 // Answers if it was asked: one that comes too late finds no room of its own.
-extern "C" void on_asked_for_stack(int, siginfo_t*, void*) {
+extern "C" void on_asked_for_stack(int, siginfo_t*, void* context) {
   const int error = errno;
   const int self = int(::syscall(SYS_gettid));
   for (StackRoom& room : rooms) {
     uint64_t expected = word_of(self, Asks::asked);
     if (!room.word.compare_exchange_strong(expected, word_of(self, Asks::answering))) continue;
     room.frames = ::backtrace(room.at.data(), kDeepest);
+    room.interrupted = reinterpret_cast<void*>(static_cast<ucontext_t*>(context)->uc_mcontext.gregs[REG_RIP]);
     room.word = word_of(self, Asks::answered);
     break;
   }
@@ -107,20 +110,31 @@ void ask(AskedThread& asked) {
       std::find_if(rooms.begin(), rooms.end(), [](const StackRoom& r) { return asks_of(r.word) == Asks::nobody; });
   if (!can_ask)
     asked.why_not = "was not asked: its signal has another handler";
-  else if (free == rooms.end())
+  else if (room == rooms.end())
     asked.why_not = "was not asked: there are too many threads";
   else if (blocks_signal(id))
     asked.why_not = "blocks the signal that asks";
   if (!asked.why_not.empty()) return;
-  free->word = word_of(id, Asks::asked);
-  asked.room = &*free;
+  room->word = word_of(id, Asks::asked);
+  asked.room = &*room;
   if (::syscall(SYS_tgkill, ::getpid(), id, stack_signal()) == 0) return;
-  free->word = 0;
+  room->word = 0;
   asked.room = nullptr;
   asked.why_not = "is gone";
 }
 
 bool has_answered(const AskedThread& t) { return t.room == nullptr || asks_of(t.room->word) == Asks::answered; }
+
+std::string stack_text(const StackRoom& room, CodeNames& names) {
+  const auto end = room.at.begin() + room.frames;
+  auto first = std::find(room.at.begin(), end, room.interrupted);
+  if (first == end) first = room.at.begin();
+  std::string text;
+  for (auto frame = first; frame != end; ++frame)  // a return address is behind its call
+    text += fmt::format("  #{} {}\n", frame - first,
+                        names.name(reinterpret_cast<uintptr_t>(*frame) - (*frame == room.interrupted ? 0 : 1)));
+  return text;
+}
 
 // Takes the room back, except from one that is answering just now.
 std::string answer_of(const AskedThread& asked, CodeNames& names) {
@@ -130,10 +144,7 @@ std::string answer_of(const AskedThread& asked, CodeNames& names) {
     uint64_t expected = word_of(id, Asks::asked);
     room->word.compare_exchange_strong(expected, 0);
     if (asks_of(room->word) == Asks::answered) {
-      std::string text;
-      for (int i = kOfSignal; i < room->frames; ++i)  // a return address is behind its call
-        text += fmt::format("  #{} {}\n", i - kOfSignal,
-                            names.name(reinterpret_cast<uintptr_t>(room->at[size_t(i)]) - (i > kOfSignal ? 1 : 0)));
+      const std::string text = stack_text(*room, names);
       room->word = 0;
       return text;
     }

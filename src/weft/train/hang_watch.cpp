@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <map>
 #include <optional>
 
 #include "weft/base/durable_file.h"
@@ -205,14 +206,13 @@ void HangWatch::report(double still_s) {
 }
 
 void HangWatch::write_stacks(const fs::path& folder, double still_s) const {
+  std::map<int, const RankSigns*> ranks;
+  for (const Watched& w : ranks_) ranks[w.signs.rank] = &w.signs;
   std::vector<NamedThread> named;
-  for (const Watched& w : ranks_) named.push_back({w.signs.thread, fmt::format("rank {}", w.signs.rank)});
-  std::sort(named.begin(), named.end(), [](const auto& a, const auto& b) { return a.name < b.name; });
-  int first = ranks_.front().signs.rank;
-  for (const Watched& w : ranks_) first = std::min(first, w.signs.rank);
+  for (const auto& [rank, signs] : ranks) named.push_back({signs->thread, fmt::format("rank {}", rank)});
   try {
     write_file_durably(
-        folder / fmt::format("stacks-{}.txt", first),
+        folder / fmt::format("stacks-{}.txt", ranks.begin()->first),
         fmt::format("process {} on host {}, time {:.3f}, still for {:.1f} s\n\n{}", ::getpid(), name_of_host(),
                     wall_time_s(), still_s, stacks_of_threads(named, std::min(kStacks_s, spec_.least_s / 4))));
   } catch (const std::exception&) {}  // it is told all the same
