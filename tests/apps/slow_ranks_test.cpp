@@ -4,6 +4,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <fstream>
+#include <sstream>
 
 #include "apps/small_run.h"
 #include "weft/base/json.h"
@@ -30,6 +32,15 @@ class SlowRanks : public testing::SmallRun {
 };
 using SlowRanksSlow = SlowRanks;
 
+// What the file of a hang says of one rank's thread.
+std::string stack_of(int rank, const std::filesystem::path& file) {
+  std::ostringstream text;
+  text << std::ifstream(file).rdbuf();
+  const std::string all = text.str();
+  const size_t at = all.find(fmt::format("\nrank {}, thread ", rank));
+  return at == std::string::npos ? "" : all.substr(at, all.find("\n\n", at) - at);
+}
+
 TEST_F(SlowRanks, AStepThatHangsEndsTheRunAndNamesWhoDidNotComeWhere) {
   ::setenv("WEFT_HANG_SECONDS", "0.5", 1);
   const Finished f = slow("hang@step:1:4", {});
@@ -50,6 +61,20 @@ TEST_F(SlowRanks, AStepThatHangsEndsTheRunAndNamesWhoDidNotComeWhere) {
       std::find_if(waits["calls"].begin(), waits["calls"].end(), [](const auto& c) { return c["is"] == "waited"; });
   ASSERT_NE(waited, waits["calls"].end());
   EXPECT_EQ((*waited)["number"].get<int64_t>(), away["calls"].back()["number"].get<int64_t>() + 1);
+}
+
+TEST_F(SlowRanks, AStepThatHangsLeavesTheStacksOfAllRanks) {
+  ::setenv("WEFT_HANG_SECONDS", "1", 1);
+  const Finished f = slow("hang@step:1:4", {});
+  EXPECT_EQ(f.status, 86) << f.err;
+  EXPECT_SAYS(f.err, "and the stacks of all threads in its stacks-R.txt");
+  const std::string waits = stack_of(0, dir_ / "r/hang/stacks-0.txt"), away = stack_of(1, dir_ / "r/hang/stacks-0.txt");
+  EXPECT_SAYS(away, "weft::fault_point(");
+  EXPECT_SAYS(away, "weft::Trainer::");
+  EXPECT_SAYS(waits, "weft::LocalHub::");
+  EXPECT_SAYS(waits, "weft::Trainer::");
+  EXPECT_EQ(waits.find("fault_point"), std::string::npos) << waits;
+  EXPECT_FALSE(std::filesystem::exists(dir_ / "r/hang/stacks-1.txt"));  // both are threads of one process
 }
 
 TEST_F(SlowRanksSlow, UnderASupervisorAHangIsNamedByItsRanksAndTheRunGoesOn) {

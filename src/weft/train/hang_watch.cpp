@@ -4,12 +4,14 @@
 
 #include <algorithm>
 #include <chrono>
+#include <map>
 #include <optional>
 
 #include "weft/base/durable_file.h"
 #include "weft/base/error.h"
 #include "weft/base/host_name.h"
 #include "weft/base/json.h"
+#include "weft/base/thread_stacks.h"
 #include "weft/records/clock.h"
 #include "weft/records/events.h"
 
@@ -37,7 +39,8 @@ RankSigns::Seen RankSigns::seen() const {
 namespace {
 
 constexpr double kTimesLongest = 8;
-constexpr double kOthers_s = 2;  // at most, for what other processes write
+constexpr double kOthers_s = 2;    // at most, for what other processes write
+constexpr double kStacks_s = 0.5;  // at most, for threads that do not answer
 
 fs::path file_of(const fs::path& folder, int rank) { return folder / fmt::format("rank-{}.json", rank); }
 
@@ -123,7 +126,9 @@ std::string hang_text(const fs::path& folder, int world, double since_s) {
 }
 
 HangWatch::HangWatch(Spec spec) : spec_(std::move(spec)) {
-  if (spec_.hung) thread_ = std::thread([this] { run(); });
+  if (!spec_.hung) return;
+  prepare_stacks();
+  thread_ = std::thread([this] { run(); });
 }
 
 HangWatch::~HangWatch() {
@@ -193,8 +198,24 @@ void HangWatch::report(double still_s) {
     if (leads || !read_signs(folder, 0, since_s))
       append_event(spec_.run, "hang", {{"step", step}, {"still_s", still_s}, {"reason", text}});
   } catch (const FileError&) {}
-  spec_.hung(fmt::format("step {}: nothing has gone on for {:.1f} s: {}. The last calls of each rank are in {}", step,
-                         still_s, text, folder.string()));
+  write_stacks(folder, still_s);
+  spec_.hung(fmt::format(
+      "step {}: nothing has gone on for {:.1f} s: {}. The last calls of each rank are in {}, and the stacks of all "
+      "threads in its stacks-R.txt",
+      step, still_s, text, folder.string()));
+}
+
+void HangWatch::write_stacks(const fs::path& folder, double still_s) const {
+  std::map<int, const RankSigns*> ranks;
+  for (const Watched& w : ranks_) ranks[w.signs.rank] = &w.signs;
+  std::vector<NamedThread> named;
+  for (const auto& [rank, signs] : ranks) named.push_back({signs->thread, fmt::format("rank {}", rank)});
+  try {
+    write_file_durably(
+        folder / fmt::format("stacks-{}.txt", ranks.begin()->first),
+        fmt::format("process {} on host {}, time {:.3f}, still for {:.1f} s\n\n{}", ::getpid(), name_of_host(),
+                    wall_time_s(), still_s, stacks_of_threads(named, std::min(kStacks_s, spec_.least_s / 4))));
+  } catch (const std::exception&) {}  // it is told all the same
 }
 
 }  // namespace weft

@@ -2,9 +2,12 @@
 //
 // A thread of each process looks at the ranks in it. A step that lasts eight times as long as the longest so far in
 // this phase, and at least `least_s`, hangs: each process then writes what its ranks were in to RUN/hang/rank-R.json,
-// reads what the others have written within seconds, and ends the run. Sections that wait for disks are not watched,
+// reads what the others have written within seconds, writes the stacks of its threads to RUN/hang/stacks-R.txt (R: its
+// first rank), and ends the run. Sections that wait for disks are not watched,
 // nor is the first step; time in which the process itself was stopped does not count.
 #pragma once
+#include <unistd.h>
+
 #include <condition_variable>
 #include <deque>
 #include <filesystem>
@@ -23,6 +26,7 @@ class RankSigns {
  public:
   explicit RankSigns(int rank) : rank(rank) {}
   const int rank;
+  const int thread = int(::gettid());  // the rank's own, which makes this
   FlightRecord calls;
   void enter(RunSection section, int64_t step);
   struct Seen {
@@ -51,7 +55,7 @@ class HangWatch {
   ~HangWatch();
   HangWatch(const HangWatch&) = delete;
   HangWatch& operator=(const HangWatch&) = delete;
-  // A rank of this process joins. The signs live as long as the watch. Any thread.
+  // A rank of this process joins, by its own thread. The signs live as long as the watch.
   RankSigns& join(int rank);
   // What a rank of this process was in, to its file: where its communicator has found the hang. Does not throw.
   void write(const RankSigns& signs) const noexcept;
@@ -60,6 +64,7 @@ class HangWatch {
   void run();
   bool look(double passed_s);
   void report(double still_s);
+  void write_stacks(const std::filesystem::path& folder, double still_s) const;
 
   const Spec spec_;
   std::mutex mutex_;
