@@ -106,7 +106,7 @@ std::vector<AskedThread> threads_to_ask(const std::vector<NamedThread>& named) {
 // A room that one is answering in still, since an earlier call, is not used again.
 void ask(AskedThread& asked) {
   const int id = asked.thread.id;
-  const auto free =
+  const auto room =
       std::find_if(rooms.begin(), rooms.end(), [](const StackRoom& r) { return asks_of(r.word) == Asks::nobody; });
   if (!can_ask)
     asked.why_not = "was not asked: its signal has another handler";
