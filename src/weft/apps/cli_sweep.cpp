@@ -8,7 +8,8 @@ Command add_sweep(CLI::App& weft) {
   auto o = std::make_shared<SweepOptions>();
   CLI::App* app = weft.add_subcommand("sweep", "Train a recipe with several values of its keys, and rank the trials");
   app->add_option("recipe", o->recipe, "Recipe file (TOML)")->required()->type_name("RECIPE");
-  app->add_option("settings", o->settings, "Values to try, as optimizer.lr=1e-4,3e-4, or a range to draw from, 1e-5..1e-3")
+  app->add_option("settings", o->settings,
+                  "Values to try, as optimizer.lr=1e-4,3e-4, or a range to draw from, 1e-5..1e-3")
       ->required()
       ->type_name("KEY=VALUES");
   add_number(*app, "--random", o->random, "Draw so many trials; 0: all combinations", 0, 10'000);
@@ -23,7 +24,8 @@ Command add_sweep(CLI::App& weft) {
       app->add_option("--draft", o->draft, "First on a model with these values in its config.json, as layers=4")
           ->allow_extra_args(false)
           ->type_name("KEY=VALUE");
-  add_number(*app, "--confirm", o->confirm, "Of the draft's trials, so many go on at full size", 1, 10'000)->needs(draft);
+  add_number(*app, "--confirm", o->confirm, "Of the draft's trials, so many go on at full size", 1, 10'000)
+      ->needs(draft);
   app->add_flag("--retry", o->retry, "Run failed trials again");
   app->add_option("--folder", o->folder, "Of the sweep; by default run.dir with -sweep behind it")->type_name("FOLDER");
   app->footer(

@@ -12,14 +12,14 @@
 namespace weft {
 
 struct TrialProcess {
-  std::vector<std::string> command;
-  std::filesystem::path log;  // what it prints goes behind what is there
+  std::vector<std::string> command = {};
+  std::filesystem::path log = {};  // what it prints goes behind what is there
 };
 
 // How a trial's process ended: with this exit status (128 + signal), and its last words, "" if it had none.
 struct TrialEnd {
   int status = 0;
-  std::string error;
+  std::string error = {};
 };
 
 // Starts as many at once as `jobs`, each on its share of this process's cores, until all have ended; `ended` is told of

@@ -2,8 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <nlohmann/json.hpp>
-
 #include "weft/base/durable_file.h"
 #include "weft/base/error.h"
 #include "weft/base/json.h"
@@ -33,29 +31,34 @@ void set_in_config(nlohmann::json& config, const std::string& word) {
     while (value.is_number_unsigned() && types->size() > value.get<size_t>()) types->erase(types->size() - 1);
 }
 
+namespace fs = std::filesystem;
+
+bool is_in_folder(const Recipe& recipe) { return fs::is_directory(recipe.model.path); }
+
 }  // namespace
 
-std::filesystem::path make_draft(const Recipe& recipe, const std::vector<std::string>& values,
-                                 const std::filesystem::path& folder) {
-  namespace fs = std::filesystem;
+nlohmann::json draft_config(const Recipe& recipe, const std::vector<std::string>& values) {
   if (recipe.model.init != InitChoice::random)
     throw ConfigError(
         "--draft: the recipe begins with the model's weights, which a smaller model has not; set model.init=random, or "
         "make a draft with `weft export --draft` and sweep that");
-  const fs::path from = recipe.model.path;
-  const fs::path file = fs::is_directory(from) ? from / "config.json" : from;
-  nlohmann::json config = read_json_file(file);
+  const fs::path path = recipe.model.path;
+  nlohmann::json config = read_json_file(is_in_folder(recipe) ? path / "config.json" : path);
+  if (!config.is_object()) throw FileError(fmt::format("{}: config.json is no JSON object", path.string()));
   for (const std::string& word : values) set_in_config(config, word);
+  return config;
+}
+
+void write_draft(const Recipe& recipe, const nlohmann::json& config, const fs::path& folder) {
   create_folders(folder);
-  if (fs::is_directory(from))
-    for (const auto& entry : fs::directory_iterator(from)) {
+  if (is_in_folder(recipe))
+    for (const auto& entry : fs::directory_iterator(recipe.model.path)) {
       const std::string kind = entry.path().extension().string(), name = entry.path().filename().string();
       const bool is_wanted = kind == ".json" || kind == ".model" || kind == ".txt" || kind == ".jinja";
       if (entry.is_regular_file() && is_wanted && name.find(".index.") == name.npos && name != "config.json")
         fs::copy_file(entry.path(), folder / name, fs::copy_options::overwrite_existing);
     }
   write_file_durably(folder / "config.json", config.dump(2) + "\n");
-  return folder;
 }
 
 }  // namespace weft

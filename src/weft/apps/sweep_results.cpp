@@ -10,6 +10,7 @@
 #include <cmath>
 #include <cstring>
 #include <fstream>
+#include <limits>
 #include <sstream>
 
 #include "weft/base/durable_file.h"
@@ -19,24 +20,25 @@
 
 namespace weft {
 
-using nlohmann::json;
-
 namespace {
 
 constexpr size_t kLastSteps = 10;
 
-json number_or_null(const std::optional<double>& value) { return value ? json(*value) : json(nullptr); }
+nlohmann::json number_or_null(const std::optional<double>& value) {
+  return value ? nlohmann::json(*value) : nlohmann::json(nullptr);
+}
 
-json line_of(const TrialResult& r) {
+nlohmann::json line_of(const TrialResult& r) {
   return {{"stage", r.stage},
           {"trial", r.trial},
+          {"rung", r.rung},
           {"steps", r.steps},
           {"held_out", number_or_null(r.held_out)},
           {"train", number_or_null(r.train)},
           {"failed", r.failed}};
 }
 
-TrialResult result_of(const json& line, const std::string& source) {
+TrialResult result_of(const nlohmann::json& line, const std::string& source) {
   const JsonFields f(line, source);
   const auto number = [&](const char* key) -> std::optional<double> {
     if (!f.has(key)) return {};
@@ -44,28 +46,32 @@ TrialResult result_of(const json& line, const std::string& source) {
   };
   return {.stage = f.string("stage"),
           .trial = f.integer("trial", {}),
-          .steps = f.integer("steps", {}),
+          .rung = f.integer("rung", {.min = 0}),
+          .steps = f.integer("steps", {.min = 0}),
           .held_out = number("held_out"),
           .train = number("train"),
           .failed = f.string("failed")};
 }
 
-bool is_result_of(const TrialResult& r, const std::string& stage, int64_t trial, int64_t steps) {
-  return r.stage == stage && r.trial == trial && r.steps == steps;
+bool is_result_of(const TrialResult& r, const std::string& stage, int64_t trial, int64_t rung) {
+  return r.stage == stage && r.trial == trial && r.rung == rung;
 }
 
 }  // namespace
 
 TrialResult result_of_run(const std::filesystem::path& run, TrialResult of) {
-  const Metrics metrics = read_metrics(run / "metrics.jsonl");
-  for (const EvalRecord& e : metrics.evals)
-    if (e.step <= of.steps && std::isfinite(e.loss)) of.held_out = e.loss;
-  double sum = 0;
-  size_t num = 0;
-  for (auto s = metrics.steps.rbegin(); s != metrics.steps.rend() && num < kLastSteps; ++s) {
-    if (s->step > of.steps) continue;
-    sum += s->loss, ++num;
+  Metrics metrics;
+  try {
+    metrics = read_metrics(run / "metrics.jsonl");
+  } catch (const FileError& e) {
+    of.failed = e.what();
+    return of;
   }
+  if (!metrics.steps.empty()) of.steps = metrics.steps.back().step;
+  if (!metrics.evals.empty() && std::isfinite(metrics.evals.back().loss)) of.held_out = metrics.evals.back().loss;
+  const size_t num = std::min(metrics.steps.size(), kLastSteps);
+  double sum = 0;
+  for (size_t i = 0; i < num; ++i) sum += metrics.steps[metrics.steps.size() - 1 - i].loss;
   if (num > 0 && std::isfinite(sum)) of.train = sum / double(num);
   if (!of.train) of.failed = "its last train losses are no finite numbers: a lower optimizer.lr may help";
   return of;
@@ -85,23 +91,23 @@ void sort_by_metric(std::vector<TrialResult>& results) {
   });
 }
 
-SweepState::SweepState(const std::filesystem::path& folder, const json& identity)
+SweepState::SweepState(const std::filesystem::path& folder, const nlohmann::json& identity)
     : folder_(folder), file_(folder / "sweep.jsonl") {
   std::error_code error;
   if (!std::filesystem::exists(file_, error) && std::filesystem::exists(folder_, error) &&
       !std::filesystem::is_empty(folder_, error))
-    throw ConfigError(fmt::format("{}: the folder holds other things than a sweep; give a new one with --folder",
-                                  folder_.string()));
+    throw ConfigError(
+        fmt::format("{}: the folder holds other things than a sweep; give a new one with --folder", folder_.string()));
   create_folders(folder_);
   fd_ = Descriptor(::open(file_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_APPEND, 0666));
   if (fd_ < 0) throw FileError(fmt::format("{}: cannot be opened: {}", file_.string(), std::strerror(errno)));
   if (::flock(fd_, LOCK_EX | LOCK_NB) != 0)
-    throw ConfigError(fmt::format("{}: another process runs this sweep; wait for it, or give another --folder",
-                                  folder_.string()));
+    throw ConfigError(
+        fmt::format("{}: another process runs this sweep; wait for it, or give another --folder", folder_.string()));
   read(identity);
 }
 
-void SweepState::read(const json& identity) {
+void SweepState::read(const nlohmann::json& identity) {
   std::ifstream in(file_, std::ios::binary);
   const std::string text((std::istreambuf_iterator<char>(in)), {});
   const size_t whole = text.rfind('\n') + 1;  // 0: no line is whole
@@ -112,7 +118,7 @@ void SweepState::read(const json& identity) {
   int64_t number = 0;
   for (std::string line; std::getline(lines, line);) {
     const std::string source = fmt::format("{}:{}", file_.string(), ++number);
-    const json value = parse_json(line, source);
+    const nlohmann::json value = parse_json(line, source);
     if (number > 1) {
       results_.push_back(result_of(value, source));
       continue;
@@ -126,15 +132,15 @@ void SweepState::read(const json& identity) {
   }
 }
 
-void SweepState::append(const json& line) {
+void SweepState::append(const nlohmann::json& line) {
   const std::string text = line.dump() + "\n";
   if (::write(fd_, text.data(), text.size()) != ssize_t(text.size()) || ::fsync(fd_) != 0)
     throw FileError(fmt::format("{}: cannot be written: {}; is the disk full?", file_.string(), std::strerror(errno)));
 }
 
-const TrialResult* SweepState::find(const std::string& stage, int64_t trial, int64_t steps) const {
+const TrialResult* SweepState::find(const std::string& stage, int64_t trial, int64_t rung) const {
   for (auto r = results_.rbegin(); r != results_.rend(); ++r)
-    if (is_result_of(*r, stage, trial, steps)) return &*r;
+    if (is_result_of(*r, stage, trial, rung)) return &*r;
   return nullptr;
 }
 

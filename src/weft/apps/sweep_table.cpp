@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
+#include <functional>
 #include <map>
 
 #include "weft/apps/sweep_results.h"
@@ -12,18 +14,17 @@
 namespace weft {
 namespace {
 
-
 // Of each trial of a stage the last rung that it came to; further ones first, of equals the best.
 std::vector<TrialResult> last_results(const SweepTable& table, const std::string& stage) {
   std::map<int64_t, TrialResult> last;
   for (const TrialResult& r : table.results)
-    if (r.stage == stage && (!last.contains(r.trial) || last[r.trial].steps <= r.steps)) last[r.trial] = r;
-  std::map<int64_t, std::vector<TrialResult>, std::greater<>> by_steps;
+    if (r.stage == stage && (!last.contains(r.trial) || last[r.trial].rung <= r.rung)) last[r.trial] = r;
+  std::map<int64_t, std::vector<TrialResult>, std::greater<>> by_rung;
   std::vector<TrialResult> failed, sorted;
-  for (const auto& [trial, r] : last) (r.failed.empty() ? by_steps[r.steps] : failed).push_back(r);
-  for (auto& [steps, rung] : by_steps) {
-    sort_by_metric(rung);
-    sorted.insert(sorted.end(), rung.begin(), rung.end());
+  for (const auto& [trial, r] : last) (r.failed.empty() ? by_rung[r.rung] : failed).push_back(r);
+  for (auto& [rung, results] : by_rung) {
+    sort_by_metric(results);
+    sorted.insert(sorted.end(), results.begin(), results.end());
   }
   sorted.insert(sorted.end(), failed.begin(), failed.end());
   return sorted;
@@ -58,9 +59,9 @@ std::string rows_text(const SweepTable& table, const std::string& stage) {
   return text;
 }
 
-
 // One plot, of what lies between its edges in pixels.
-constexpr double kPlotWidth = 860, kPlotHeight = 300, kPlotLeft = 72, kPlotRight = 836, kPlotAbove = 40, kPlotBelow = 56;
+constexpr double kPlotWidth = 860, kPlotHeight = 300, kPlotLeft = 72, kPlotRight = 836, kPlotAbove = 40,
+                 kPlotBelow = 56;
 
 double place_in(double value, double low, double high, double from, double to) {
   return high > low ? from + (value - low) / (high - low) * (to - from) : (from + to) / 2;
@@ -71,7 +72,7 @@ std::vector<double> ticks_of(double low, double high, bool log) {
   if (!log) return nice_ticks(low, high, 7);
   std::vector<double> ticks;
   for (double power = std::floor(low); power <= high; ++power)
-    for (const double times : {1.0, 2.0, 5.0})
+    for (const double times : high - low > 3 ? std::vector<double>{1} : std::vector<double>{1, 2, 5})
       if (const double at = power + std::log10(times); at >= low && at <= high) ticks.push_back(at);
   return ticks.empty() ? std::vector<double>{low, high} : ticks;
 }
@@ -91,7 +92,8 @@ std::optional<double> axis_number(const std::string& text) {
 
 // Where the values of a key lie on its axis.
 std::vector<double> places_of(const std::vector<std::string>& values, bool log, KeyAxis& axis) {
-  const bool numbers = std::all_of(values.begin(), values.end(), [](const auto& v) { return axis_number(v).has_value(); });
+  const bool numbers =
+      std::all_of(values.begin(), values.end(), [](const auto& v) { return axis_number(v).has_value(); });
   axis.log = log && numbers;
   std::vector<double> places;
   for (const std::string& v : values) {
@@ -113,7 +115,8 @@ std::string axes_svg(const KeyAxis& x, double low, double high, double top, cons
   std::string out = svg_parts::svg_line("axis", kPlotLeft, bottom, kPlotRight, bottom);
   for (const double tick : ticks_of(low, high, false)) {
     const double y = place_in(tick, low, high, bottom - 12, first);
-    out += svg_parts::svg_line("grid", kPlotLeft, y, kPlotRight, y) + svg_parts::svg_text(kPlotLeft - 10, y + 4.5, "end", fmt::format("{:.4g}", tick));
+    out += svg_parts::svg_line("grid", kPlotLeft, y, kPlotRight, y) +
+           svg_parts::svg_text(kPlotLeft - 10, y + 4.5, "end", fmt::format("{:.4g}", tick));
   }
   std::vector<double> ticks = ticks_of(x.low, x.high, x.log);
   if (!x.names.empty()) {
@@ -124,7 +127,8 @@ std::string axes_svg(const KeyAxis& x, double low, double high, double top, cons
     const double at = place_in(tick, x.low, x.high, kPlotLeft + 16, kPlotRight - 16);
     const std::string label =
         !x.names.empty() ? x.names[size_t(tick)] : fmt::format("{:.4g}", x.log ? std::pow(10, tick) : tick);
-    out += svg_parts::svg_line("axis", at, bottom, at, bottom + 5) + svg_parts::svg_text(at, bottom + 21, "middle", label);
+    out +=
+        svg_parts::svg_line("axis", at, bottom, at, bottom + 5) + svg_parts::svg_text(at, bottom + 21, "middle", label);
   }
   return out + svg_parts::svg_text((kPlotLeft + kPlotRight) / 2, bottom + 42, "middle", key);
 }
@@ -171,9 +175,9 @@ std::string sweep_svg(const SweepTable& table, const std::string& title) {
       kPlotWidth, height, svg_parts::escaped(title), svg_parts::kSvgStyle);
   out += svg_parts::svg_text(24, 32, "start", title, "title");
   out += svg_parts::svg_text(24, 54, "start",
-                  results.empty() ? "no trial has a result"
-                  : with_draft    ? "a dot is a trial at the last step it came to; pale: on the draft"
-                                  : "a dot is a trial at the last step it came to");
+                             results.empty() ? "no trial has a result"
+                             : with_draft    ? "a dot is a trial at the last step it came to; pale: on the draft"
+                                             : "a dot is a trial at the last step it came to");
   for (size_t k = 0; k < table.keys.size() && !results.empty(); ++k)
     out += plot_svg(table, k, results, kTitle + kPlotHeight * double(k));
   return out + "</svg>\n";

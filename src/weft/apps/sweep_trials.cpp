@@ -69,8 +69,8 @@ SweptKey parse_word(const std::string& word) {
   swept.values = listed_values(text);
   for (auto v = swept.values.begin(); v != swept.values.end(); ++v) {
     if (v->empty())
-      throw ConfigError(fmt::format("{}: a value is empty; write {}=VALUE,VALUE..., and an empty text as \"\"", word,
-                                    swept.key));
+      throw ConfigError(
+          fmt::format("{}: a value is empty; write {}=VALUE,VALUE..., and an empty text as \"\"", word, swept.key));
     if (std::find(swept.values.begin(), v, *v) != v)
       throw ConfigError(fmt::format("{}: {} stands there twice; each value is tried once", word, *v));
   }
@@ -107,16 +107,18 @@ Trials grid_trials(const std::vector<SweptKey>& swept) {
   Trials trials(1);
   for (const SweptKey& key : swept) {
     if (key.range)
-      throw ConfigError(fmt::format("{}: a range has no grid; list its values, or draw from it with --random N", key.key));
+      throw ConfigError(
+          fmt::format("{}: a range has no grid; list its values, or draw from it with --random N", key.key));
     Trials more;
     for (const auto& trial : trials)
       for (const std::string& value : key.values) {
         more.push_back(trial);
         more.back().push_back(key.key + "=" + value);
         if (int64_t(more.size()) > kMostTrials)
-          throw ConfigError(fmt::format("the grid has more than {} trials; list fewer values, or draw some of them with "
-                                        "--random N",
-                                        kMostTrials));
+          throw ConfigError(
+              fmt::format("the grid has more than {} trials; list fewer values, or draw some of them with "
+                          "--random N",
+                          kMostTrials));
       }
     trials = std::move(more);
   }
@@ -140,7 +142,7 @@ Trials random_trials(const std::vector<SweptKey>& swept, int64_t num_trials, uin
 std::vector<Rung> halving_rungs(int64_t trials, int64_t steps, int64_t least, int64_t eta) {
   WEFT_CHECK(trials >= 1 && steps >= 1 && least >= 1 && eta >= 2, "no halving of {} trials, eta {}", trials, eta);
   std::vector<Rung> rungs;
-  for (int64_t at = least; at < steps; at = at > steps / eta ? steps : at * eta) {
+  for (int64_t at = least; at<steps; at = at> steps / eta ? steps : at * eta) {
     rungs.push_back({.steps = at, .trials = trials});
     trials = std::max<int64_t>(1, trials / eta);
   }

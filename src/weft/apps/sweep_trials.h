@@ -13,7 +13,7 @@ struct SweptKey {
     double low = 0, high = 0;  // 0 < low < high
     bool whole = false;        // whole numbers alone
   };
-  std::string key;
+  std::string key = {};
   std::vector<std::string> values = {};  // of a list: as TOML, or plain text
   std::optional<Range> range = {};
 };
@@ -21,8 +21,8 @@ struct SweptKey {
 // What the words "key=value" of the command line mean. Values stand apart by commas that are outside of brackets and
 // quotes; "1e-5..1e-3" is a range. One value alone is a setting of all trials.
 struct SweepWords {
-  std::vector<SweptKey> swept;
-  std::vector<std::string> settings;
+  std::vector<SweptKey> swept = {};
+  std::vector<std::string> settings = {};
 };
 // Throws ConfigError for a word without a key, an empty or repeated value, a range that is none, and a key that stands
 // twice.
