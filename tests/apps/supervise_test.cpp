@@ -11,6 +11,7 @@
 #include "weft/apps/attempts.h"
 #include "weft/apps/commands.h"
 #include "weft/apps/rank_processes.h"
+#include "weft/base/host_name.h"
 #include "weft/records/clock.h"
 
 namespace weft {
@@ -180,16 +181,23 @@ TEST_F(Supervise, WhatCannotRunIsRefusedOnce) {
 
 TEST_F(SuperviseSlow, AskedToStopItSavesAndTheSameCommandGoesOn) {
   const std::string whole = whole_weights();
-  ::setenv("WEFT_FAULT", "slow@step:0:5", 1);
-  testing::Process process({.args = words("r", {"checkpoint.save_interval=0"})});
-  ASSERT_TRUE(testing::wait_until([&] { return records_of("r") >= 5; }));
-  process.send(SIGTERM);
-  const Finished f = process.wait();
-  EXPECT_EQ(f.status, 75) << f.err;
-  EXPECT_EQ(causes_of("r"), std::vector<std::string>{"preempted"});
-  EXPECT_TRUE(fs::exists(dir_ / "r/checkpoints/step-6")) << f.err;
-  ASSERT_EQ(supervise("r", "", {"checkpoint.save_interval=0"}).status, 0);
-  EXPECT_EQ(weights_of("r"), whole);
+  struct Case {
+    const char* name;
+    int signal;
+  };
+  for (const Case& c : {Case{"term", SIGTERM}, {"usr1", SIGUSR1}, {"hup", SIGHUP}}) {
+    SCOPED_TRACE(c.name);
+    fail_by("slow@step:0:5");
+    testing::Process process({.args = words(c.name, {"checkpoint.save_interval=0"})});
+    ASSERT_TRUE(testing::wait_until([&] { return records_of(c.name) >= 5; }));
+    process.send(c.signal);
+    const Finished f = process.wait();
+    EXPECT_EQ(f.status, 75) << f.err;
+    EXPECT_EQ(causes_of(c.name), std::vector<std::string>{"preempted"});
+    EXPECT_TRUE(fs::exists(dir_ / c.name / "checkpoints/step-6")) << f.err;
+    ASSERT_EQ(supervise(c.name, "", {"checkpoint.save_interval=0"}).status, 0);
+    EXPECT_EQ(weights_of(c.name), whole);
+  }
 }
 
 // The run is asked to stop while it writes a checkpoint. It may finish the save; or it is ended before, by a second
@@ -259,10 +267,12 @@ TEST_F(SuperviseSlow, ASecondSupervisorInTheSameFolderIsRefused) {
   const Finished second = supervise("r", "");
   ASSERT_TRUE(first.running()) << "the second one came too late";
   EXPECT_EQ(second.status, 2) << second.err;
-  EXPECT_SAYS(second.err, "run.dir = \"" + (dir_ / "r").string() + "\" is in use by another weft");
+  EXPECT_SAYS(second.err, "run.dir = \"" + (dir_ / "r").string() + "\" is in use by another weft, process ");
+  EXPECT_SAYS(second.err, " on host " + name_of_host() + ": wait for it");
   const Finished f = first.wait();
   ASSERT_EQ(f.status, 0) << f.err;
-  EXPECT_EQ(causes_of("r"), (std::vector<std::string>{"usage", "finished"}));
+  EXPECT_EQ(causes_of("r"), std::vector<std::string>{"finished"});
+  EXPECT_EQ(events_of("r", "started").size(), 1u) << "the one refused wrote into the events of the other";
   EXPECT_EQ(records_of("r"), 12u);
   EXPECT_EQ(weights_of("r"), whole);
 }
