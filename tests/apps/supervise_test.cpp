@@ -168,6 +168,27 @@ TEST_F(SuperviseSlow, ItGivesUpAfterThreeAttemptsWithoutProgress) {
   EXPECT_EQ(weights_of("r"), whole);
 }
 
+TEST_F(SuperviseSlow, WhereNoCheckpointIsWholeItGivesUpAndTouchesNone) {
+  ASSERT_EQ(supervise("r", "").status, 0);
+  const fs::path all = dir_ / "r/checkpoints";
+  for (const auto& one : fs::directory_iterator(all))
+    if (one.is_directory()) fs::resize_file(one.path() / "model.safetensors", 0);
+  const auto before = testing::bytes_of_folder(all);
+  const Finished f = supervise("r", "", {"train.train_iters=14"});
+  EXPECT_EQ(f.status, 93) << f.err;
+  EXPECT_EQ(causes_of("r"), (std::vector<std::string>{"finished", "no_checkpoint", "no_checkpoint", "no_checkpoint"}));
+  ASSERT_EQ(events_of("r", "stopped").size(), 1u);
+  EXPECT_EQ(events_of("r", "stopped")[0]["status"], 93);
+  const std::string why = events_of("r", "stopped")[0]["reason"];
+  EXPECT_SAYS(why, "3 attempts have come to nothing; the last: ");
+  EXPECT_SAYS(why, "ended with status 90: ");
+  EXPECT_SAYS(why, "none of its checkpoints is whole");
+  EXPECT_SAYS(why, "step-12/model.safetensors: has 0 bytes");
+  EXPECT_SAYS(f.err, "stopped with status 93: " + why);
+  EXPECT_TRUE(testing::bytes_of_folder(all) == before);
+  EXPECT_EQ(records_of("r"), 12u);
+}
+
 TEST_F(Supervise, WhatCannotRunIsRefusedOnce) {
   const Finished f = supervise("r", "", {"parallel.tp=7"});
   EXPECT_EQ(f.status, 2);
