@@ -105,6 +105,26 @@ TEST_F(FaultyNumbersSlow, UnderASupervisorARunWithSpoiltRanksGoesOnToTheSameBits
   EXPECT_EQ(weights_of("r", 10), whole);
 }
 
+// The first attempt saves two checkpoints before it; the three that follow none.
+TEST_F(FaultyNumbersSlow, UnderASupervisorAStepThatIsNeverFiniteEndsInNoProgressAndIsNamed) {
+  std::string faults;
+  for (int attempt = 1; attempt <= 5; ++attempt)
+    faults += fmt::format("nan@gradient:0:4:{0},nan@gradient_again:0:4:{0},", attempt);
+  const Finished f = faulty("r", faults, {}, "supervise");
+  EXPECT_EQ(f.status, 93) << f.err;
+  EXPECT_EQ(causes_of("r"), Words(4, "not_finite"));
+  EXPECT_EQ(events_of("r", "nonfinite").size(), 4u);
+  ASSERT_EQ(events_of("r", "stopped").size(), 1u);
+  EXPECT_EQ(events_of("r", "stopped")[0]["status"], 93);
+  const std::string why = events_of("r", "stopped")[0]["reason"];
+  EXPECT_SAYS(why, "3 attempts have come to nothing; the last: ");
+  EXPECT_SAYS(why, "ended with status 88: ");
+  EXPECT_SAYS(why, "step 5: loss ");
+  EXPECT_SAYS(why, "on rank 0; weights and checkpoints are those of step 4");
+  EXPECT_SAYS(f.err, "stopped with status 93: " + why);
+  EXPECT_TRUE(saved("r", 4));
+}
+
 TEST_F(FaultyNumbers, WhereMostRanksAgreeTheOthersAreNamed) {
   const Words layout{"parallel.dp=4", "train.global_batch_size=4", "train.check_replicas_interval=1"};
   const Finished f = faulty("r", "flip@weights:2:4", layout);

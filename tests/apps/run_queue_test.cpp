@@ -1,8 +1,10 @@
 // The queue of a machine's supervised runs, and what killed runs leave behind.
 #include "weft/apps/run_queue.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sched.h>
+#include <sys/file.h>
 #include <sys/mman.h>
 
 #include <algorithm>
@@ -13,6 +15,7 @@
 
 #include "apps/small_run.h"
 #include "weft/apps/orphans.h"
+#include "weft/base/descriptor.h"
 #include "weft/base/error.h"
 #include "weft/base/host_name.h"
 
@@ -141,6 +144,19 @@ TEST_F(Places, ThatSomebodyHasClearedAwayAreMadeAnew) {
   fs::create_directory(dir_ / "queue");
   EXPECT_FALSE(a->who_needs_it());
   EXPECT_FALSE(b->try_take(kAll));
+}
+
+TEST_F(Places, BesideARunOfAnotherWeftAreRefusedAndItsFileIsNamed) {
+  fs::create_directory(dir_ / "queue");
+  const fs::path entry = dir_ / "queue/run-1.entry";
+  testing::spill(entry, R"({"format": 1000})");
+  const Descriptor held(open(entry.c_str(), O_RDONLY | O_CLOEXEC));
+  ASSERT_EQ(flock(held, LOCK_EX | LOCK_NB), 0);
+  const std::string error = testing::error_of<ConfigError>([&] { place("a"); });
+  EXPECT_SAYS(error, entry.string());
+  EXPECT_SAYS(error, "a process holds it: let that run end, or name another folder");
+  EXPECT_EQ(error.find("that you may write to"), std::string::npos) << error;
+  EXPECT_TRUE(fs::exists(entry));
 }
 
 TEST_F(Places, AreRefusedWhereTheyCannotBe) {
@@ -297,10 +313,12 @@ TEST_F(QueueOfRuns, ThePlaceOfAKilledOneIsTakenAndItGoesOnLater) {
 TEST_F(QueueOfRuns, OneThatWaitsIsStoppedAndLeaves) {
   QueuePlace other(queue(), (dir_ / "other").string(), 0);
   ASSERT_TRUE(other.try_take(1));
+  testing::spill(dir_ / "queue/run-0.entry", "");  // of one that was killed before it was written
   testing::Process waits({.args = queued("r")});
   ASSERT_TRUE(testing::wait_until([&] { return runs_in_queue(queue()).size() == 2; }));
   waits.send(SIGTERM);
   const Finished f = waits.wait();
+  EXPECT_SAYS(f.err, "takes " + queue() + "/run-0.entry out of the queue: it cannot be read, and no process has it");
   EXPECT_EQ(f.status, 75) << f.err;
   EXPECT_SAYS(f.err, "waits in the queue " + queue() + " for 1 core, behind " + (dir_ / "other").string());
   EXPECT_EQ(runs_in_queue(queue()).size(), 1u);

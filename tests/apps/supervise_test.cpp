@@ -11,6 +11,7 @@
 #include "weft/apps/attempts.h"
 #include "weft/apps/commands.h"
 #include "weft/apps/rank_processes.h"
+#include "weft/base/host_name.h"
 #include "weft/records/clock.h"
 
 namespace weft {
@@ -167,6 +168,27 @@ TEST_F(SuperviseSlow, ItGivesUpAfterThreeAttemptsWithoutProgress) {
   EXPECT_EQ(weights_of("r"), whole);
 }
 
+TEST_F(SuperviseSlow, WhereNoCheckpointIsWholeItGivesUpAndTouchesNone) {
+  ASSERT_EQ(supervise("r", "").status, 0);
+  const fs::path all = dir_ / "r/checkpoints";
+  for (const auto& one : fs::directory_iterator(all))
+    if (one.is_directory()) fs::resize_file(one.path() / "model.safetensors", 0);
+  const auto before = testing::bytes_of_folder(all);
+  const Finished f = supervise("r", "", {"train.train_iters=14"});
+  EXPECT_EQ(f.status, 93) << f.err;
+  EXPECT_EQ(causes_of("r"), (std::vector<std::string>{"finished", "no_checkpoint", "no_checkpoint", "no_checkpoint"}));
+  ASSERT_EQ(events_of("r", "stopped").size(), 1u);
+  EXPECT_EQ(events_of("r", "stopped")[0]["status"], 93);
+  const std::string why = events_of("r", "stopped")[0]["reason"];
+  EXPECT_SAYS(why, "3 attempts have come to nothing; the last: ");
+  EXPECT_SAYS(why, "ended with status 90: ");
+  EXPECT_SAYS(why, "none of its checkpoints is whole");
+  EXPECT_SAYS(why, "step-12/model.safetensors: has 0 bytes");
+  EXPECT_SAYS(f.err, "stopped with status 93: " + why);
+  EXPECT_TRUE(testing::bytes_of_folder(all) == before);
+  EXPECT_EQ(records_of("r"), 12u);
+}
+
 TEST_F(Supervise, WhatCannotRunIsRefusedOnce) {
   const Finished f = supervise("r", "", {"parallel.tp=7"});
   EXPECT_EQ(f.status, 2);
@@ -180,16 +202,23 @@ TEST_F(Supervise, WhatCannotRunIsRefusedOnce) {
 
 TEST_F(SuperviseSlow, AskedToStopItSavesAndTheSameCommandGoesOn) {
   const std::string whole = whole_weights();
-  ::setenv("WEFT_FAULT", "slow@step:0:5", 1);
-  testing::Process process({.args = words("r", {"checkpoint.save_interval=0"})});
-  ASSERT_TRUE(testing::wait_until([&] { return records_of("r") >= 5; }));
-  process.send(SIGTERM);
-  const Finished f = process.wait();
-  EXPECT_EQ(f.status, 75) << f.err;
-  EXPECT_EQ(causes_of("r"), std::vector<std::string>{"preempted"});
-  EXPECT_TRUE(fs::exists(dir_ / "r/checkpoints/step-6")) << f.err;
-  ASSERT_EQ(supervise("r", "", {"checkpoint.save_interval=0"}).status, 0);
-  EXPECT_EQ(weights_of("r"), whole);
+  struct Case {
+    const char* name;
+    int signal;
+  };
+  for (const Case& c : {Case{"term", SIGTERM}, {"usr1", SIGUSR1}, {"hup", SIGHUP}}) {
+    SCOPED_TRACE(c.name);
+    fail_by("slow@step:0:5");
+    testing::Process process({.args = words(c.name, {"checkpoint.save_interval=0"})});
+    ASSERT_TRUE(testing::wait_until([&] { return records_of(c.name) >= 5; }));
+    process.send(c.signal);
+    const Finished f = process.wait();
+    EXPECT_EQ(f.status, 75) << f.err;
+    EXPECT_EQ(causes_of(c.name), std::vector<std::string>{"preempted"});
+    EXPECT_TRUE(fs::exists(dir_ / c.name / "checkpoints/step-6")) << f.err;
+    ASSERT_EQ(supervise(c.name, "", {"checkpoint.save_interval=0"}).status, 0);
+    EXPECT_EQ(weights_of(c.name), whole);
+  }
 }
 
 // The run is asked to stop while it writes a checkpoint. It may finish the save; or it is ended before, by a second
@@ -259,10 +288,12 @@ TEST_F(SuperviseSlow, ASecondSupervisorInTheSameFolderIsRefused) {
   const Finished second = supervise("r", "");
   ASSERT_TRUE(first.running()) << "the second one came too late";
   EXPECT_EQ(second.status, 2) << second.err;
-  EXPECT_SAYS(second.err, "run.dir = \"" + (dir_ / "r").string() + "\" is in use by another weft");
+  EXPECT_SAYS(second.err, "run.dir = \"" + (dir_ / "r").string() + "\" is in use by another weft, process ");
+  EXPECT_SAYS(second.err, " on host " + name_of_host() + ": wait for it");
   const Finished f = first.wait();
   ASSERT_EQ(f.status, 0) << f.err;
-  EXPECT_EQ(causes_of("r"), (std::vector<std::string>{"usage", "finished"}));
+  EXPECT_EQ(causes_of("r"), std::vector<std::string>{"finished"});
+  EXPECT_EQ(events_of("r", "started").size(), 1u) << "the one refused wrote into the events of the other";
   EXPECT_EQ(records_of("r"), 12u);
   EXPECT_EQ(weights_of("r"), whole);
 }

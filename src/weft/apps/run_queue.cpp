@@ -64,8 +64,14 @@ constexpr std::string_view kEntryHead = "run-", kEntryTail = ".entry";
 constexpr const char* kLockFile = "queue.lock";
 constexpr int kEntryFormat = 1;
 
+// What the operating system refuses in the folder: another one may be better.
+class FolderError : public FileError {
+ public:
+  using FileError::FileError;
+};
+
 [[noreturn]] void fail_queue(const fs::path& path, const char* what, int reason) {
-  throw FileError(fmt::format("{}: {}: {}", path.string(), what, std::strerror(reason)));
+  throw FolderError(fmt::format("{}: {}: {}", path.string(), what, std::strerror(reason)));
 }
 
 // The same for all containers of a machine, another after each start of it.
@@ -169,8 +175,9 @@ Entries read_entries(const fs::path& folder, const fs::path& own) {
       const Entry e = parse_entry(content_of(fd), file);
       if (is_alive && e.is_here) found.alive.push_back(e.run);
       if (!is_alive && (e.is_here || e.was_here)) found.orphans.emplace_back(file, e.run);
-    } catch (const FileError&) {
-      if (is_alive) throw;
+    } catch (const FileError& e) {
+      if (is_alive)
+        throw FileError(fmt::format("{}; a process holds it: let that run end, or name another folder", e.what()));
       found.orphans.emplace_back(file, QueuedRun{.run = file.string()});  // killed before it was written
     }
   }
@@ -200,9 +207,11 @@ QueuePlace::QueuePlace(fs::path folder, const std::string& run, int64_t priority
     if (error) fail_queue(folder_, "cannot be made a folder", error.value());
     const QueueLock lock(folder_);
     look();
-  } catch (const Error& e) {
+  } catch (const FolderError& e) {
     throw ConfigError(fmt::format("run.queue = {}: {}; name a folder of this machine that you may write to",
                                   in_quotes(folder_.string()), e.what()));
+  } catch (const FileError& e) {  // of another run there, which it names
+    throw ConfigError(fmt::format("run.queue = {}: {}", in_quotes(folder_.string()), e.what()));
   }
 }
 

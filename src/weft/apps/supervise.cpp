@@ -16,6 +16,7 @@
 #include "weft/apps/orphans.h"
 #include "weft/apps/run_queue.h"
 #include "weft/base/error.h"
+#include "weft/base/number_locks.h"
 #include "weft/plan/layout.h"
 #include "weft/recipe/recipe_phases.h"
 #include "weft/records/clock.h"
@@ -189,7 +190,9 @@ class Supervisor {
   void tell_reclaimed() {
     for (const QueuedRun& r : queue_->take_reclaimed()) {
       events_.add("reclaimed", {{"place_of", r.run}, {"process", r.process}});
-      say(fmt::format("takes {} out of the queue: its supervisor, process {}, is gone", r.run, r.process));
+      say(fmt::format("takes {} out of the queue: {}", r.run,
+                      r.process > 0 ? fmt::format("its supervisor, process {}, is gone", r.process)
+                                    : "it cannot be read, and no process has it"));
     }
   }
   // What runs that were killed have left on this machine.
@@ -198,6 +201,7 @@ class Supervisor {
     std::error_code error;
     if (const fs::path temporary = fs::temp_directory_path(error); !error) places.temporary = temporary;
     const Orphans found = reclaim_orphans(places);
+    RunLock::refuse_held(run_);  // what is left there now is no orphan: its events are not this one's to write
     if (found.processes.empty() && found.files.empty()) return;
     events_.add("reclaimed", {{"processes", found.processes}, {"files", found.files}});
     for (const auto process : found.processes)

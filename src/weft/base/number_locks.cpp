@@ -2,15 +2,19 @@
 
 #include <fcntl.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <cstring>
+#include <string>
+#include <string_view>
 #include <thread>
 
 #include "weft/base/error.h"
+#include "weft/base/host_name.h"
 
 namespace weft {
 namespace {
@@ -59,23 +63,65 @@ void NumberLocks::fail(const char* what, int reason) const {
       fmt::format("{}: {}: {}; is its file system there and writable?", file_.string(), what, std::strerror(reason)));
 }
 
-RunLock::RunLock(const std::filesystem::path& dir) {
-  const std::filesystem::path file = dir / "run.lock";
-  fd_ = Descriptor(::open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644));
-  if (fd_ < 0) throw FileError(fmt::format("{}: cannot be opened: {}", file.string(), std::strerror(errno)));
-  // Who looks whether a run is running shares its lock for some microseconds (history/run_facts.cpp).
+namespace {
+
+// Who looks whether a run is running shares its lock for some microseconds (history/run_facts.cpp). Returns 0, or why
+// there is no lock.
+int try_flock(int fd, int kind) {
   constexpr int kMostLooks = 10;
   int reason = 0;
   for (int look = 0; look < kMostLooks; ++look) {
-    if (::flock(fd_, LOCK_EX | LOCK_NB) == 0) return;
+    if (::flock(fd, kind | LOCK_NB) == 0) return 0;
     reason = errno;
     if (reason != EWOULDBLOCK) break;
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
   }
-  if (reason == EWOULDBLOCK)
-    throw ConfigError(
-        fmt::format("run.dir = \"{}\" is in use by another weft: wait for it, or choose another", dir.string()));
-  fd_ = Descriptor();  // a file system without locks: two runs in one folder are then not noticed
+  return reason;
+}
+
+// As the owner has written it; nothing where its disk was full.
+std::string owner_in(int fd) {
+  char text[256];
+  const ssize_t n = ::pread(fd, text, sizeof text, 0);
+  const std::string_view all(text, n > 0 ? size_t(n) : 0);
+  const std::string_view line = all.substr(0, all.find('\n'));
+  return line.empty() ? "" : fmt::format(", {}", line);
+}
+
+// On a full disk nobody is named. The file's time stays: of a run without attempts.jsonl it tells when it began.
+void write_owner(int fd) {
+  struct stat before = {};
+  const bool has_time = ::fstat(fd, &before) == 0;
+  const std::string owner = fmt::format("process {} on host {}\n", ::getpid(), name_of_host());
+  [[maybe_unused]] const bool told =
+      ::ftruncate(fd, 0) == 0 && ::pwrite(fd, owner.data(), owner.size(), 0) == ssize_t(owner.size());
+  const struct timespec times[] = {before.st_atim, before.st_mtim};
+  if (has_time) ::futimens(fd, times);
+}
+
+[[noreturn]] void refuse(const std::filesystem::path& dir, int fd) {
+  throw ConfigError(fmt::format("run.dir = \"{}\" is in use by another weft{}: wait for it, or choose another",
+                                dir.string(), owner_in(fd)));
+}
+
+}  // namespace
+
+RunLock::RunLock(const std::filesystem::path& dir) {
+  const std::filesystem::path file = dir / "run.lock";
+  fd_ = Descriptor(::open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644));
+  if (fd_ < 0) throw FileError(fmt::format("{}: cannot be opened: {}", file.string(), std::strerror(errno)));
+  const int reason = try_flock(fd_, LOCK_EX);
+  if (reason == EWOULDBLOCK) refuse(dir, fd_);
+  if (reason != 0) {
+    fd_ = Descriptor();  // a file system without locks: two runs in one folder are then not noticed
+    return;
+  }
+  write_owner(fd_);
+}
+
+void RunLock::refuse_held(const std::filesystem::path& dir) {
+  const Descriptor fd(::open((dir / "run.lock").c_str(), O_RDONLY | O_CLOEXEC));
+  if (fd >= 0 && try_flock(fd, LOCK_SH) == EWOULDBLOCK) refuse(dir, fd);
 }
 
 }  // namespace weft

@@ -34,11 +34,13 @@ class NumberLocks {
 };
 
 // A lock on the folder of a training run or a dataset: one process works in it at a time.
-// This process owns the folder while the lock lives. Throws ConfigError if another process has it. The file run.lock
-// stays.
+// This process owns the folder while the lock lives. Throws ConfigError that names the process if another has it. The
+// file run.lock stays, and says which process had it last.
 class RunLock {
  public:
   explicit RunLock(const std::filesystem::path& dir);
+  // Throws the same error where another process has the folder, and changes nothing there.
+  static void refuse_held(const std::filesystem::path& dir);
   // False: the file system has no such locks, and whether another process works there is not known.
   bool holds() const { return fd_ >= 0; }
 
