@@ -290,17 +290,17 @@ Report compared_run(const RunFacts& r, size_t i) {
 // A result of each run, and the columns of those that have the best.
 Report compared_result(const std::vector<RunFacts>& runs, const std::string& name, bool json) {
   Report row{{"result", name}};
-  std::optional<double> best;
-  std::string of;
+  double best = 0;
+  std::string of;  // empty: there is none yet
   for (size_t i = 0; i < runs.size(); ++i) {
     const auto at = runs[i].results.find(name);
     const bool has = at != runs[i].results.end();
     row[column_of(i)] = !has ? Report(nullptr) : json ? Report(at->second.value) : result_in_column(runs[i], name);
     if (!has || !is_judged(name)) continue;
     const double value = at->second.value;
-    if (!best || (less_is_better(name) ? value < *best : value > *best)) of.clear();
+    if (less_is_better(name) ? value < best : value > best) of.clear();
     if (of.empty()) best = value;
-    if (value == *best) of += (of.empty() ? "" : ", ") + column_of(i);
+    if (value == best) of += (of.empty() ? "" : ", ") + column_of(i);
   }
   row["best"] = of.empty() ? Report(nullptr) : Report(of);
   return row;
