@@ -219,7 +219,6 @@ TEST_F(SweepSlow, OfFourTrialsThatIsKilledGoesOnToTheSameResults) {
     ASSERT_TRUE(testing::wait_until([&] { return fs::exists(dir_ / "s/sweep.jsonl") && num_ended() >= 2; }, 20000));
     killed.send(SIGKILL);
     killed.wait();
-    std::this_thread::sleep_for(std::chrono::milliseconds(300));  // till the trial's process has gone with it
   }
   const size_t records = num_ended();
   const fs::path first = dir_ / "s/trial-1/metrics.jsonl";
