@@ -123,8 +123,9 @@ TEST(Sweep, TheStateSaysWhatHasEndedAndATornLineDoesNotCount) {
   }
   std::ofstream(folder / "sweep.jsonl", std::ios::app) << "{\"stage\":\"fu";
 
+  { SweepState(folder, identity).add(result(3, 2.0, {})); }
   SweepState state(folder, identity);
-  EXPECT_EQ(state.results(), (std::vector<TrialResult>{done, failed}));
+  EXPECT_EQ(state.results(), (std::vector<TrialResult>{done, failed, result(3, 2.0, {})}));
   EXPECT_EQ(state.find("full", 1, 1), nullptr) << "a later rung has not ended";
   EXPECT_EQ(state.find("draft", 1, 0), nullptr);
   state.forget_failed();
@@ -253,7 +254,8 @@ TEST_F(SweepSlow, WithHalvingAndADraftConfirmsTheWinner) {
 
 TEST_F(SweepSlow, AskedToStopSavesAndOneThatFailsEndsNothing) {
   testing::Process stopped({.args = words({"optimizer.lr=1e-3,1e-2", "train.train_iters=100000"})});
-  ASSERT_TRUE(testing::wait_until([&] { return fs::exists(dir_ / "s/trial-1/checkpoints/step-2"); }, 20000));
+  ASSERT_TRUE(testing::wait_until(
+      [&] { return fs::exists(dir_ / "s/trial-1/metrics.jsonl") && records_of("s/trial-1") >= 3; }, 20000));
   stopped.send(SIGTERM);
   EXPECT_EQ(stopped.wait().status, 75);
   EXPECT_EQ(num_ended(), 1u) << "a trial under way has no result";

@@ -2,9 +2,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
 #include <filesystem>
 #include <iostream>
 #include <sstream>
+#include <thread>
 
 #include "weft/apps/commands.h"
 #include "weft/apps/run_queue.h"
@@ -15,6 +17,7 @@
 #include "weft/base/durable_file.h"
 #include "weft/base/error.h"
 #include "weft/base/threads.h"
+#include "weft/history/run_facts.h"
 #include "weft/recipe/recipe.h"
 
 namespace weft {
@@ -121,6 +124,14 @@ nlohmann::json identity_of(const SweepOptions& o, const SweepPlan& plan) {
   return identity;
 }
 
+// The trials of a sweep that was killed end a moment after it.
+void wait_for_owner(const fs::path& run) {
+  for (int look = 0; look < 100 && is_run_folder(run); ++look) {
+    if (read_run_facts(run).status != RunStatus::running) return;
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  }
+}
+
 class Sweep {
  public:
   Sweep(const SweepOptions& o, SweepPlan plan)
@@ -159,6 +170,7 @@ class Sweep {
       if (state_.find(stage, trial, int64_t(rung)) != nullptr) continue;
       left.push_back(trial);
       create_folders(plan_.folder_of(stage));
+      wait_for_owner(plan_.run_of(stage, trial));
       processes.push_back({.command = command_of(stage, trial, plan_.rungs[rung].steps),
                            .log = plan_.run_of(stage, trial).string() + ".log"});
     }

@@ -1,4 +1,4 @@
-// What the trials of a sweep reached: its state file, its table and its picture (docs/formats/sweep.md).
+// What the trials of a sweep reached: its state file, its table and its picture (docs/sweep.md).
 //   FOLDER/sweep.jsonl  the first line says which sweep it is; then a line for each trial that ended
 #pragma once
 #include <cstdint>
