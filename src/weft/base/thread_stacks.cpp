@@ -48,6 +48,17 @@ std::mutex one_asks;
 
 int stack_signal() { return SIGRTMAX - 2; }
 
+// Where a signal came; null on other kinds of machines, whose stacks then begin with the handler's frames.
+void* place_of(const ucontext_t& context) {
+#if defined(__x86_64__)
+  return reinterpret_cast<void*>(context.uc_mcontext.gregs[REG_RIP]);
+#elif defined(__aarch64__)
+  return reinterpret_cast<void*>(context.uc_mcontext.pc);
+#else
+  return nullptr;
+#endif
+}
+
 // Answers if it was asked: one that comes too late finds no room of its own.
 extern "C" void on_asked_for_stack(int, siginfo_t*, void* context) {
   const int error = errno;
@@ -56,7 +67,7 @@ extern "C" void on_asked_for_stack(int, siginfo_t*, void* context) {
     uint64_t expected = word_of(self, Asks::asked);
     if (!room.word.compare_exchange_strong(expected, word_of(self, Asks::answering))) continue;
     room.frames = ::backtrace(room.at.data(), kDeepest);
-    room.interrupted = reinterpret_cast<void*>(static_cast<ucontext_t*>(context)->uc_mcontext.gregs[REG_RIP]);
+    room.interrupted = place_of(*static_cast<ucontext_t*>(context));
     room.word = word_of(self, Asks::answered);
     break;
   }
