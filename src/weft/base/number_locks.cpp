@@ -89,10 +89,9 @@ std::string owner_in(int fd) {
 }
 
 // On a full disk nobody is named. The file's time stays: of a run without attempts.jsonl it tells when it began.
-void write_owner(int fd) {
+void write_owner(int fd, const std::string& owner) {
   struct stat before = {};
   const bool has_time = ::fstat(fd, &before) == 0;
-  const std::string owner = fmt::format("process {} on host {}\n", ::getpid(), name_of_host());
   [[maybe_unused]] const bool told =
       ::ftruncate(fd, 0) == 0 && ::pwrite(fd, owner.data(), owner.size(), 0) == ssize_t(owner.size());
   const struct timespec times[] = {before.st_atim, before.st_mtim};
@@ -116,7 +115,11 @@ RunLock::RunLock(const std::filesystem::path& dir) {
     fd_ = Descriptor();  // a file system without locks: two runs in one folder are then not noticed
     return;
   }
-  write_owner(fd_);
+  write_owner(fd_, fmt::format("process {} on host {}\n", ::getpid(), name_of_host()));
+}
+
+RunLock::~RunLock() {
+  if (fd_ >= 0) write_owner(fd_, "");
 }
 
 void RunLock::refuse_held(const std::filesystem::path& dir) {

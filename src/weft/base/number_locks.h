@@ -35,10 +35,13 @@ class NumberLocks {
 
 // A lock on the folder of a training run or a dataset: one process works in it at a time.
 // This process owns the folder while the lock lives. Throws ConfigError that names the process if another has it. The
-// file run.lock stays, and says which process had it last.
+// file run.lock stays; while the folder is held it says by which process.
 class RunLock {
  public:
   explicit RunLock(const std::filesystem::path& dir);
+  RunLock(RunLock&&) noexcept = default;
+  RunLock& operator=(RunLock&&) noexcept = default;
+  ~RunLock();
   // Throws the same error where another process has the folder, and changes nothing there.
   static void refuse_held(const std::filesystem::path& dir);
   // False: the file system has no such locks, and whether another process works there is not known.
