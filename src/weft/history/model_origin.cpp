@@ -103,12 +103,18 @@ class Collector {
     std::vector<fs::path> models;
     if (!origin.run) {
       if (is_made_of_path) models.emplace_back(origin.recipe->model.path);
+      if (!origin.recipe) return models;
+      const Recipe& r = *origin.recipe;
+      for (const std::string& path :
+           {r.adapter.path, r.objective.teacher, r.objective.teacher_logits, r.objective.reference})
+        if (!path.empty()) models.emplace_back(path);
       return models;
     }
     for (const RunInput& input : origin.run->inputs) {
       const std::string key = input.role.substr(input.role.rfind(' ') + 1);  // of phases too; npos + 1 is 0
       const bool is_one = (key == "model.path" && is_made_of_path) || key == "--from" || key == "adapter.path" ||
-                          key == "objective.teacher" || key == "objective.reference";
+                          key == "objective.teacher" || key == "objective.teacher_logits" ||
+                          key == "objective.reference";
       if (is_one && !input.path.starts_with(origin.run->path + "/")) models.emplace_back(input.path);
     }
     return models;
