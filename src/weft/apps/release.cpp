@@ -105,9 +105,9 @@ int released(const ReleaseSpec& spec, const std::function<int()>& write) {
 
 std::vector<fs::path> policies_around(const fs::path& model) {
   const fs::path folder = real_path(model);
-  std::vector<fs::path> folders{folder, folder.parent_path()};
-  if (folders.back().filename() == "checkpoints") {
-    const fs::path run = folders.back().parent_path();
+  std::vector<fs::path> folders{folder, folder.parent_path(), folder / "checkpoints"};
+  if (folder.parent_path().filename() == "checkpoints") {
+    const fs::path run = folder.parent_path().parent_path();
     folders.insert(folders.end(), {run, run.parent_path()});
   }
   std::vector<fs::path> found;

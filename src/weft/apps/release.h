@@ -23,8 +23,8 @@ struct ReleaseSpec {
 // says why not; their logs tell what was refused, allowed, written or failed. Throws FileError where they cannot.
 int released(const ReleaseSpec& spec, const std::function<int()>& write);
 
-// The files policy.toml that hold for a model: in its folder or the one around it, and of a checkpoint in those of its
-// run.
+// The files policy.toml that hold for a model: in its folder or the one around it; of a checkpoint in those of its run
+// too, of a run in the folder of its checkpoints too.
 std::vector<std::filesystem::path> policies_around(const std::filesystem::path& model);
 
 // The user that this process is of.
