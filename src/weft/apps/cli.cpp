@@ -42,17 +42,6 @@ CLI::Option* list_option(CLI::App& app, const char* name, std::vector<std::strin
   return app.add_option(name, words, help)->delimiter(',')->type_name("NAMES");
 }
 
-// CLI::Range takes NaN for a number within it.
-CLI::Validator number_in(double low, double high) {
-  return CLI::Validator(
-      [=](std::string& text) {
-        double x = 0;
-        const bool good = CLI::detail::lexical_cast(text, x) && x >= low && x <= high;
-        return good ? std::string() : fmt::format("{} is not a number in [{}, {}]", text, low, high);
-      },
-      fmt::format("FLOAT in [{}, {}]", low, high));
-}
-
 Command add_train(CLI::App& weft) {
   auto o = std::make_shared<TrainOptions>();
   CLI::App* app = weft.add_subcommand("train", "Train a model as a recipe says; the same command again resumes");

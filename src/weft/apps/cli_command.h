@@ -1,5 +1,7 @@
 // How the command line is put together.
 #pragma once
+#include <fmt/format.h>
+
 #include <CLI/CLI.hpp>
 #include <functional>
 #include <string>
@@ -32,6 +34,17 @@ template <class T>
 CLI::Option* add_number(CLI::App& app, const std::string& name, T& value, const std::string& help, int64_t low,
                         int64_t high) {
   return app.add_option(name, value, help)->capture_default_str()->check(CLI::Range(low, high));
+}
+
+// CLI::Range takes NaN for a number within it.
+inline CLI::Validator number_in(double low, double high) {
+  return CLI::Validator(
+      [=](std::string& text) {
+        double x = 0;
+        const bool good = CLI::detail::lexical_cast(text, x) && x >= low && x <= high;
+        return good ? std::string() : fmt::format("{} is not a number in [{}, {}]", text, low, high);
+      },
+      fmt::format("FLOAT in [{}, {}]", low, high));
 }
 
 inline void recipe_arguments(CLI::App& app, std::string& recipe, std::vector<std::string>& overrides) {

@@ -37,10 +37,12 @@ Command add_card(CLI::App& weft) {
   app->add_option("--licence", o->licence, "Of the model, as Hugging Face names it: apache-2.0")->type_name("NAME");
   app->add_option("--results", o->results, "File of `weft eval --output`; else what the run has scored (eval.tasks)")
       ->type_name("FILE");
-  app->add_option("--watts", o->watts, "What the machine drew in the mean, for the energy of the run")
-      ->check(CLI::Range(0.0, 1e12));
+  CLI::Option* watts =
+      app->add_option("--watts", o->watts, "What the machine drew in the mean, for the energy of the run")
+          ->check(number_in(0, 1e12));
   app->add_option("--grams-per-kwh", o->grams_per_kwh, "CO2 of its electricity; by default the world's mean, 473")
-      ->check(CLI::Range(0.0, 1e5));
+      ->check(number_in(0, 1e5))
+      ->needs(watts);
   app->add_flag("--force", o->force, "Replace a file that weft did not write");
   app->footer("Example:\n  weft card runs/first --licence apache-2.0 --watts 700 --grams-per-kwh 56");
   return {app, [o] { return run_card(*o); }};
