@@ -19,6 +19,7 @@
 #include "weft/base/threads.h"
 #include "weft/history/run_facts.h"
 #include "weft/recipe/recipe.h"
+#include "weft/recipe/recipe_phases.h"
 
 namespace weft {
 namespace {
@@ -85,7 +86,11 @@ void check_trials(const SweepOptions& o, const SweepPlan& plan) {
       for (const Rung& rung : plan.rungs) {
         const Recipe recipe = parse_recipe_file(o.recipe, settings_of(plan, "full", int64_t(i) + 1, rung.steps));
         check_supported(recipe);
-        check_queue_keys(recipe, false);
+        check_queue_keys(recipe, recipe.run.supervise);
+        if (has_layouts(recipe) && !recipe.run.supervise)
+          throw ConfigError(
+              "its phases have layouts of their own, between which `weft train` ends; the nearest that works: "
+              "run.supervise=true");
       }
     } catch (const ConfigError& e) {
       throw ConfigError(fmt::format("trial {} ({}): {}", i + 1, fmt::join(plan.trials[i], " "), e.what()));
@@ -102,7 +107,8 @@ SweepPlan plan_sweep(const SweepOptions& o) {
   const auto num_trials = int64_t(plan.trials.size());
   plan.rungs = {{.steps = plan.recipe.train.train_iters, .trials = num_trials}};
   if (o.halving) plan.rungs = halving_rungs(num_trials, plan.recipe.train.train_iters, o.least_steps, o.eta);
-  plan.folder = o.folder.empty() ? plan.recipe.run.dir + "-sweep" : o.folder;
+  const fs::path run = plan.recipe.run.dir;
+  plan.folder = !o.folder.empty() ? o.folder : (run.has_filename() ? run : run.parent_path()).string() + "-sweep";
   check_trials(o, plan);
   if (!o.draft.empty()) plan.draft = draft_config(plan.recipe, o.draft);
   return plan;
@@ -204,7 +210,7 @@ class Sweep {
   }
 
   std::vector<std::string> command_of(const std::string& stage, int64_t trial, int64_t steps) const {
-    std::vector<std::string> words{fs::read_symlink("/proc/self/exe").string(), "train", o_.recipe};
+    std::vector<std::string> words{program_, "train", o_.recipe};
     const std::vector<std::string> settings = settings_of(plan_, stage, trial, steps);
     words.insert(words.end(), settings.begin(), settings.end());
     return words;
@@ -232,6 +238,8 @@ class Sweep {
   SweepPlan plan_;
   SweepState state_;
   StopRequests requests_;
+  // Read once: the link of a program that was replaced meanwhile names no file.
+  const std::string program_ = fs::read_symlink("/proc/self/exe").string();
 };
 
 }  // namespace
