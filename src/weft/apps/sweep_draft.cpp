@@ -55,8 +55,10 @@ void write_draft(const Recipe& recipe, const nlohmann::json& config, const fs::p
     for (const auto& entry : fs::directory_iterator(recipe.model.path)) {
       const std::string kind = entry.path().extension().string(), name = entry.path().filename().string();
       const bool is_wanted = kind == ".json" || kind == ".model" || kind == ".txt" || kind == ".jinja";
-      if (entry.is_regular_file() && is_wanted && name.find(".index.") == name.npos && name != "config.json")
-        fs::copy_file(entry.path(), folder / name, fs::copy_options::overwrite_existing);
+      if (!entry.is_regular_file() || !is_wanted || name.find(".index.") != name.npos || name == "config.json")
+        continue;
+      fs::remove(folder / name);  // the copy of a file that is read-only cannot be written over
+      fs::copy_file(entry.path(), folder / name);
     }
   write_file_durably(folder / "config.json", config.dump(2) + "\n");
 }

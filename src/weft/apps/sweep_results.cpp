@@ -133,7 +133,7 @@ void SweepState::read(const nlohmann::json& identity) {
 }
 
 void SweepState::append(const nlohmann::json& line) {
-  const std::string text = line.dump() + "\n";
+  const std::string text = line.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
   if (::write(fd_, text.data(), text.size()) != ssize_t(text.size()) || ::fsync(fd_) != 0)
     throw FileError(fmt::format("{}: cannot be written: {}; is the disk full?", file_.string(), std::strerror(errno)));
 }
