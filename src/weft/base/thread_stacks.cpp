@@ -49,7 +49,7 @@ std::mutex one_asks;
 int stack_signal() { return SIGRTMAX - 2; }
 
 // Where a signal came; null on other kinds of machines, whose stacks then begin with the handler's frames.
-void* place_of(const ucontext_t& context) {
+void* place_of([[maybe_unused]] const ucontext_t& context) {
 #if defined(__x86_64__)
   return reinterpret_cast<void*>(context.uc_mcontext.gregs[REG_RIP]);
 #elif defined(__aarch64__)
