@@ -74,6 +74,9 @@ TEST_F(Releases, AskThePoliciesOfACheckpointsRunAndOfTheFolderAroundIt) {
   testing::spill(dir_ / "policy.toml", "");  // too far away
   EXPECT_EQ(policies_around(dir_ / "runs/first/checkpoints/step-4").size(), 2u);
   EXPECT_EQ(policies_around(dir_ / "runs/first").size(), 2u);
+  testing::spill(dir_ / "runs/first/checkpoints/policy.toml", "");
+  EXPECT_EQ(policies_around(dir_ / "runs/first/checkpoints/step-4").size(), 3u);
+  EXPECT_EQ(policies_around(dir_ / "runs/first").size(), 3u) << "whose checkpoint is released";
 }
 
 }  // namespace

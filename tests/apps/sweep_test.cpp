@@ -131,6 +131,7 @@ TEST(Sweep, TheStateSaysWhatHasEndedAndATornLineDoesNotCount) {
   state.forget_failed();
   EXPECT_EQ(state.find("full", 2, 0), nullptr);
   ASSERT_NE(state.find("full", 1, 0), nullptr);
+  EXPECT_NO_THROW(state.add(result(2, {}, {}, "caf\xe9: no such file"))) << "the words of a trial are any bytes";
 }
 
 TEST(Sweep, AFolderOfAnotherSweepOrOfOtherThingsIsRefused) {

@@ -3,6 +3,7 @@
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <set>
 
 #include "apps/models.h"
 #include "apps/program.h"
@@ -140,7 +141,9 @@ TEST_F(RunsCommand, CompareHasAColumnForEachRun) {
   EXPECT_EQ(seed["what"], "train.seed");
   EXPECT_EQ(seed["c"], "7");
   EXPECT_EQ(seed["a"], seed["b"]);
+  std::set<std::string> judged;
   for (const auto& row : json["results"]) {
+    if (!row["best"].is_null()) judged.insert(row["result"].get<std::string>());
     if (row["result"] == "held_out.loss") {
       EXPECT_EQ(row["b"], 2.25);
       EXPECT_EQ(row["best"], "b");
@@ -149,6 +152,7 @@ TEST_F(RunsCommand, CompareHasAColumnForEachRun) {
     if (row["result"] == "loss") { EXPECT_EQ(row["best"], "b") << "the lowest, not the first"; }
     if (row["result"] == "tokens_per_s") { EXPECT_EQ(row["best"], "a, b, c") << "all are alike"; }
   }
+  for (const char* name : {"held_out.loss", "loss", "tokens_per_s"}) EXPECT_TRUE(judged.contains(name)) << name;
   const Finished text = runs({"compare", at("one"), at("two"), at("three")});
   EXPECT_EQ(text.status, 0) << text.err;
   EXPECT_SAYS(text.out, "weft watch");
