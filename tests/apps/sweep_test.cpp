@@ -284,6 +284,7 @@ TEST_F(SweepSlow, RefusesWhatCannotBeRunBeforeTheFirstTrial) {
   refused({"optimizer.lr=1,2", "--halving", "--least-steps=12"}, "one rung");
   refused({"optimizer.lr=1,2", "--jobs=4096"}, "--jobs");
   refused({"optimizer.lr=1,2", "--draft=layers=1"}, "model.init=random");
+  refused({"optimizer.lr=1,2", "model.init=random", "--draft=layers=0"}, "--draft layers=0: config.json");
 }
 
 }  // namespace

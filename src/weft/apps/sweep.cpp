@@ -18,6 +18,7 @@
 #include "weft/base/error.h"
 #include "weft/base/threads.h"
 #include "weft/history/run_facts.h"
+#include "weft/models/hf_config.h"
 #include "weft/recipe/recipe.h"
 #include "weft/recipe/recipe_phases.h"
 
@@ -110,7 +111,12 @@ SweepPlan plan_sweep(const SweepOptions& o) {
   const fs::path run = plan.recipe.run.dir;
   plan.folder = !o.folder.empty() ? o.folder : (run.has_filename() ? run : run.parent_path()).string() + "-sweep";
   check_trials(o, plan);
-  if (!o.draft.empty()) plan.draft = draft_config(plan.recipe, o.draft);
+  if (!o.draft.empty()) {
+    plan.draft = draft_config(plan.recipe, o.draft);
+    try {
+      parse_hf_config(plan.draft, fmt::format("--draft {}: config.json", fmt::join(o.draft, " ")));
+    } catch (const FileError& e) { throw ConfigError(e.what()); }  // the option is wrong, and not a file
+  }
   return plan;
 }
 
