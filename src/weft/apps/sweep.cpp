@@ -233,10 +233,12 @@ class Sweep {
     write_file_durably(plan_.folder / "sweep.txt", text);
     write_file_durably(plan_.folder / "sweep.svg", sweep_svg(table, "sweep of " + o_.recipe));
     if (requests_.asked()) return requests_.by_interrupt() ? kExitInterrupted : kExitPreempted;
+    const auto last = int64_t(plan_.rungs.size()) - 1;
     if (std::none_of(table.results.begin(), table.results.end(),
-                     [](const TrialResult& r) { return r.stage == "full" && r.failed.empty(); }))
-      throw Error(fmt::format("every trial failed; {} has what each printed, and --retry runs them again",
-                              (plan_.folder / "trial-N.log").string()));
+                     [&](const TrialResult& r) { return r.stage == "full" && r.rung == last && r.failed.empty(); }))
+      throw Error(
+          fmt::format("every trial that came so far failed; {} has what each printed, and --retry runs them again",
+                      (plan_.folder / "trial-N.log").string()));
     return kExitOk;
   }
 
