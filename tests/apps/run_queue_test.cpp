@@ -287,7 +287,7 @@ TEST_F(QueueOfRuns, ThePlaceOfAKilledOneIsTakenAndItGoesOnLater) {
   fail_by("");
   const Finished twice = testing::weft(queued("killed"));
   EXPECT_EQ(twice.status, 2);
-  EXPECT_SAYS(twice.err, "is in the queue already, by process " + std::to_string(killed.id()));
+  EXPECT_SAYS(twice.err, "is in use by another weft, process ");
   testing::Process next({.args = queued("next")});
   ASSERT_TRUE(testing::wait_until([&] { return runs_in_queue(queue()).size() == 2; }));
   const Finished list = testing::weft({"runs", "queue", queue(), "--json"});

@@ -60,7 +60,8 @@ std::optional<GradientRule::Found> GradientRule::look(int64_t step, const std::m
     constexpr double kNothing = 1e-300;  // a mean of logarithms: one step that stands out moves it little
     seen.log_sum += std::log(std::max(norm / all, kNothing));
     if (++seen.num_in_window < kWindow) continue;
-    seen.best = std::max(seen.best, std::exp(seen.log_sum / double(kWindow)));
+    const double mean = std::exp(seen.log_sum / double(kWindow));
+    if (mean > 2 * kNothing) seen.best = std::max(seen.best, mean);  // else it was zero throughout
     seen.log_sum = 0;
     seen.num_in_window = 0;
   }
