@@ -9,7 +9,9 @@
 #include <atomic>
 #include <chrono>
 #include <functional>
+#include <memory>
 #include <thread>
+#include <vector>
 
 #include "weft/base/code_names.h"
 
@@ -24,14 +26,23 @@ extern "C" __attribute__((noinline)) void weft_test_stays_here(const std::atomic
   asm volatile("");
 }
 
+extern "C" __attribute__((noinline)) void weft_test_spins_here(const std::atomic<bool>& ends) {
+  while (!ends) asm volatile("");
+}
+extern "C" __attribute__((noinline)) void weft_test_spins_there(const std::atomic<bool>& ends) {
+  while (!ends) asm volatile("nop");
+}
+
 // A thread that stays there until the end of its life.
 class Stayer {
  public:
-  explicit Stayer(std::function<void()> before = [] {})
-      : thread_([this, before] {
+  using Place = void (*)(const std::atomic<bool>& ends);
+  explicit Stayer(
+      std::function<void()> before = [] {}, Place place = weft_test_stays_here)
+      : thread_([this, before, place] {
           before();
           id_ = int(::gettid());
-          weft_test_stays_here(ends_);
+          place(ends_);
         }) {
     while (id_ == 0) std::this_thread::yield();
   }
@@ -67,6 +78,26 @@ TEST(ThreadStacks, NameTheFunctionThatEachThreadIsIn) {
     EXPECT_FALSE(has(all, "on_asked_for_stack")) << "begins where the thread was\n" << all;
 #endif
     EXPECT_FALSE(has(all, "stacks_of_threads")) << "not of the thread that asks\n" << all;
+  }
+}
+
+// More threads than cores, all of them busy, answer in another order than they were asked in.
+TEST(ThreadStacks, EachThreadAnswersForItself) {
+  ASSERT_TRUE(prepare_stacks());
+  constexpr int kThreads = 12;
+  std::vector<std::unique_ptr<Stayer>> threads;
+  std::vector<NamedThread> named;
+  for (int i = 0; i < kThreads; ++i) {
+    threads.push_back(std::make_unique<Stayer>([] {}, i % 2 ? weft_test_spins_there : weft_test_spins_here));
+    named.push_back({threads.back()->id(), fmt::format("rank {}", i)});
+  }
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  for (int again = 0; again < 3; ++again) {
+    const std::string all = stacks_of_threads(named, 20);
+    for (int i = 0; i < kThreads; ++i)
+      EXPECT_TRUE(
+          has(of_thread(named[size_t(i)].name, all), i % 2 ? "weft_test_spins_there+" : "weft_test_spins_here+"))
+          << all;
   }
 }
 
