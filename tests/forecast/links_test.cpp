@@ -33,6 +33,8 @@ TEST(Links, RingsPayForEachNodeAndTreesForEachDoubling) {
   EXPECT_EQ(hops(Exchange::gather, 1), 0);
   EXPECT_EQ(hops(Exchange::gather, 128), 127);
   EXPECT_EQ(hops(Exchange::all_reduce, 128), 14);
+  const LinkTime time = link_time(Exchange::gather, 1, {.ranks = 8 * 128, .in_domain = 8}, c);
+  EXPECT_EQ(time.hops_by_rank, 8 * 128 - 1);  // each has a part, which goes round by itself
 }
 
 TEST(Links, PairsWithoutASwitchHaveTheirOwnLinksAlone) {

@@ -96,6 +96,58 @@ TEST(Price, WaitsAtEachCollectiveOfTp) {
   EXPECT_EQ(price_step(alone.work, waits).step_s, alone.step.step_s);
 }
 
+// Without sequence parallelism all ranks of tp have what a stage sends on: a program may send a slice from each of them
+// over the network, to be gathered within the node.
+TEST(Price, StagesSendSlicesWhereAProgramDoes) {
+  ProgramProfile slices;
+  slices.slices = 1;
+  slices.pp_exposed = 1;
+  ProgramProfile whole = slices;
+  whole.slices = 0;
+  ClusterSpec cluster = preset_of("H100-SXM");
+  cluster.devices_per_node = cluster.domain = 4;
+  const auto exposed = [&](const Recipe& r, const ProgramProfile& profile) {
+    return price_step(forecast(r, cluster).work, profile).exposed_s.at("pp");
+  };
+  Recipe r = recipe_with(1, 4, 2);
+  r.parallel.sequence_parallel = false;
+  const double bytes = 128 * 256 * 2;  // of a micro-batch, in 16 bits
+  const auto seconds = [&](Exchange what, double part, const AxisSpread& spread) {
+    return seconds_of(link_time(what, part * bytes, spread, cluster), slices.network, slices.hop_us * 1e-6);
+  };
+  const AxisSpread two_nodes{.ranks = 2, .in_domain = 1}, node{.ranks = 4, .in_domain = 4};
+  EXPECT_NEAR(exposed(r, slices) - exposed(r, whole),
+              64 * (seconds(Exchange::message, 1.0 / 4, two_nodes) + seconds(Exchange::gather, 3.0 / 4, node) -
+                    seconds(Exchange::message, 1, two_nodes)),
+              1e-9);
+  for (const bool alone : {true, false}) {  // each rank has its own part, or all
+    Recipe other = recipe_with(1, alone ? 1 : 4, 2);
+    EXPECT_EQ(exposed(other, slices), exposed(other, whole)) << alone;
+  }
+}
+
+// InternEvo broadcasts each rank's new weights by themselves, so that what it waits grows with ranks, not with nodes.
+TEST(Price, PartsThatGoRankByRankPayForEachRank) {
+  ProgramProfile by_rank;
+  by_rank.by_rank = 1;
+  by_rank.reduce_hidden = 0;
+  ProgramProfile ring = by_rank;
+  ring.by_rank = 0;
+  Recipe r = recipe_with(64, 1, 1);
+  r.parallel.zero_stage = 1;
+  const RunWork work = forecast(r, preset_of("H100-SXM")).work;  // eight nodes
+  double calls = 0;
+  const auto count = [&](const std::vector<TransferWork>& transfers, double times) {
+    for (const TransferWork& t : transfers)
+      if (t.kind != Traffic::Kind::all_reduce) calls += double(t.calls) * times;
+  };
+  count(work.kinds[0].end_transfers, 1);
+  for (const ActionWork& a : work.kinds[0].actions) count(a.transfers, double(a.times));
+  EXPECT_GE(calls, 2);  // gradients and weights
+  const double more = price_step(work, by_rank).step_s - price_step(work, ring).step_s;
+  EXPECT_NEAR(more / (calls * (63 - 7) * ring.hop_us * 1e-6), 1, 0.3);  // messages of middling size lose a little more
+}
+
 TEST(Price, ThePartsAddUpToTheStep) {
   for (const Recipe& r : {recipe_with(1, 1, 1), recipe_with(2, 2, 1), recipe_with(2, 2, 4), recipe_with(4, 1, 2)}) {
     const StepForecast step = forecast(r, preset_of("H100-SXM")).step;

@@ -44,6 +44,7 @@ LinkTime link_time(Exchange what, double bytes, AxisSpread spread, const Cluster
   double ring = up * cluster.scale_up_part;
   if (what == Exchange::all_reduce && inside && cluster.switched && cluster.device.generation > 0)
     ring *= std::max(1.0, kSwitchSums * 2 * (spread.ranks - 1) / spread.ranks);
+  time.hops_by_rank = !inside && what == Exchange::gather ? spread.ranks - 1 : time.hops;
   (inside ? time.inside_s : time.outside_s) = bytes / (inside ? ring : std::min(ring, out * spread.in_domain));
   return time;
 }

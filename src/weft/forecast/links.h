@@ -20,6 +20,7 @@ struct LinkTime {
   double inside_s = 0, outside_s = 0;  // over the links of scale-up and scale-out, at their rates
   double latency_s = 0;                // however few bytes
   double hops = 0;                     // from domain to domain, one after the other, that a program's hop_us multiplies
+  double hops_by_rank = 0;             // the same where each rank's part goes round by itself
 };
 
 // `bytes`: what leaves each rank (comm/traffic.h).

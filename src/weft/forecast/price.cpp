@@ -13,7 +13,12 @@ namespace weft {
 namespace {
 
 double seconds_of(const TransferWork& t, const ProgramProfile& p) {
-  return double(t.calls) * seconds_of(t.each, p.network, p.hop_us * 1e-6);
+  const auto once = [&](LinkTime time) {
+    if (p.by_rank > 0) time.hops = time.hops_by_rank;
+    return seconds_of(time, p.network, p.hop_us * 1e-6);
+  };
+  const bool sliced = p.slices > 0 && t.in_slices;
+  return double(t.calls) * (sliced ? once(t.in_slices->message) + once(t.in_slices->gather) : once(t.each));
 }
 
 // The part of its rate that a program reaches in work of a class.

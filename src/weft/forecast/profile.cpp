@@ -49,6 +49,8 @@ const std::vector<ProfileNumber>& profile_numbers() {
       {"newer", &P::newer, 0.3, 1.2, true, false, true},
       {"newer_attention", &P::newer_attention, 0.3, 1.2, true},
       {"scores", &P::scores, 0, 8, false},
+      {"slices", &P::slices, 0, 1, false},
+      {"by_rank", &P::by_rank, 0, 1, false},
       {"casts", &P::casts, 0, 2, true},
       {"tp_exposed", &P::tp_exposed, 0, 1.3, true},
       {"tp_wait_us", &P::tp_wait_us, 0, 10000, true, true},

@@ -18,6 +18,8 @@ struct ProgramProfile {
   double memory = 0.75, update = 0.7;
   double newer = 1, newer_attention = 1;  // what is left of the rates, for each generation of devices after Ampere
   double scores = 0;                      // 1: attention writes its scores to memory; 0: it keeps none
+  double slices = 0;   // 1: ranks of tp each send a slice of what a stage sends on; 0: each sends all of it
+  double by_rank = 0;  // 1: sums and gathers are a collective for each rank that has a part; 0: one for all
   double casts = 0.5;  // of what making fp8 of every operand by itself would move; the rest is fused away
   // Parts of communication that no computation hides.
   double tp_exposed = 1, ep_exposed = 1, ep_inside = 1, cp_exposed = 0.3, pp_exposed = 0.5;

@@ -155,11 +155,16 @@ TransferWork transfer_of(const std::string& axis, Traffic::Kind kind, Traffic::C
                         : kind == Traffic::Kind::send       ? Exchange::message
                         : kind == Traffic::Kind::all_reduce ? Exchange::all_reduce
                                                             : Exchange::gather;
-  return {.axis = axis,
-          .kind = kind,
-          .calls = calls,
-          .each = link_time(what, bytes, spread, cluster),
-          .inside = spread.is_inside()};
+  TransferWork transfer{.axis = axis,
+                        .kind = kind,
+                        .calls = calls,
+                        .each = link_time(what, bytes, spread, cluster),
+                        .inside = spread.is_inside()};
+  if (const int tp = run.mesh.tp; axis == "pp" && what == Exchange::message && tp > 1 && !cut_over_tp)
+    transfer.in_slices = {.message = link_time(what, bytes / tp, spread, cluster),
+                          .gather = link_time(Exchange::gather, bytes * (tp - 1) / tp,
+                                              spread_of(run.mesh, "tp", cluster.domain), cluster)};
+  return transfer;
 }
 
 ComputeWork times(int64_t n, ComputeWork work) {

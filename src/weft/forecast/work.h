@@ -5,6 +5,7 @@
 #include <array>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -45,13 +46,20 @@ struct ComputeWork {
   double& operator[](WorkClass c) { return seconds[size_t(c)]; }
 };
 
+// A message that all ranks of tp have to send alike, cut into slices: each sends one, and those that receive them
+// gather the others.
+struct SlicedTime {
+  LinkTime message = {}, gather = {};
+};
+
 // Collectives of one kind over one axis, or messages between neighbouring stages.
 struct TransferWork {
   std::string axis;  // "tp", "shards", "pp"
   Traffic::Kind kind;
   int64_t calls = 0;
-  LinkTime each = {};  // of one call
-  bool inside = true;  // nothing leaves the domain
+  LinkTime each = {};                        // of one call
+  bool inside = true;                        // nothing leaves the domain
+  std::optional<SlicedTime> in_slices = {};  // of one call, where programs may send slices
 };
 
 // Actions of one rank that are alike.
