@@ -94,6 +94,21 @@ TEST(UnequalSearch, FindsWhatForecastingEveryLayoutFinds) {
   EXPECT_EQ(to_json(found, spec)["best"][0]["layout"]["parallel.pp"], 2);
 }
 
+// Bounds of memory hide no layout that fits.
+TEST(UnequalSearch, FindsWhatFitsBestWhereMemoryIsShort) {
+  Recipe recipe = recipe_to_search();
+  recipe.train.global_batch_size = 16;
+  const HfConfig config = wide_blocks(6);
+  for (const double gigabytes : {3.5, 4.5, 6.0}) {
+    const UnequalCluster cluster{{node_with(1, gigabytes * 1e9), node_with(0.4, gigabytes * 1e9)}};
+    const UnequalSearchResult found =
+        search_unequal(recipe, config, cluster, Profiles::built_in(), {.device_counts = {2}, .most = 1});
+    const double least = least_step_on(cluster, 2, recipe, config);
+    ASSERT_EQ(found.best.size(), least > 0 ? 1u : 0u) << gigabytes;
+    if (least > 0) { EXPECT_LE(found.best[0].forecast.step.step_s, 1.001 * least) << gigabytes; }
+  }
+}
+
 // Three blocks cannot be cut over two stages so that one is busy as long as the other at a third of its pace, a batch
 // of many micro-batches can.
 TEST(UnequalSearch, RanksOnQuickDevicesGetLargerShares) {

@@ -120,6 +120,17 @@ double LayoutBounds::by_schedule(const LayoutChoice& c) {
   return std::max(by_stage(c), kSurePart * all);
 }
 
+double LayoutBounds::part_of_blocks(const LayoutChoice& c) {
+  const SmallTimes& run = times_of(c);
+  if (run.blocks.empty()) return 0;
+  double blocks = 0, ends = 0;
+  for (size_t i = 0; i < run.ends.size(); ++i) {
+    ends += run.ends[i];
+    for (const size_t kind : kind_of_) blocks += run.blocks[kind][i];
+  }
+  return blocks / std::max(1e-30, blocks + ends);
+}
+
 double LayoutBounds::memory(const LayoutChoice& c) {
   const SmallMemory& run = memory_of(c);
   if (run.blocks.empty()) return 0;
@@ -134,6 +145,34 @@ double LayoutBounds::memory(const LayoutChoice& c) {
   }
   const int64_t m = recipe_.train.global_batch_size / c.micro_batch_size / c.dp;
   return kSurePart * (kept + double(alive_of(pipeline, m)) * (alive + (c.pp == 1 ? run.ends.alive : 0)));
+}
+
+// The chunks of a stage have as many blocks as each other, but for one.
+int64_t LayoutBounds::most_blocks(const LayoutChoice& c, int stage, double room) {
+  const SmallMemory& run = memory_of(c);
+  if (run.blocks.empty()) return model_.num_layers;
+  const Pipeline pipeline = make_pipeline(c.schedule, int(c.pp), int(c.chunks));
+  const int64_t m = recipe_.train.global_batch_size / c.micro_batch_size / c.dp, chunks = pipeline.num_chunks;
+  SmallBytes least = run.blocks[0];
+  for (const SmallBytes& block : run.blocks)
+    least = {.kept = std::min(least.kept, block.kept), .alive = std::min(least.alive, block.alive)};
+  const double whole = least.kept * double(chunks) + least.alive * double(most_alive(pipeline, stage, m));
+  const auto of_each_chunk = int64_t(std::min(room / kSurePart / std::max(1.0, whole), double(model_.num_layers)));
+  return of_each_chunk * chunks + chunks - 1;
+}
+
+// Chunks of micro-batches, forward till dgrad.
+int64_t LayoutBounds::most_alive(const Pipeline& p, int stage, int64_t m) {
+  m = std::min<int64_t>(m, 4 * p.num_stages);  // more are not alive at once, but in GPipe: this is a bound
+  std::lock_guard lock(mutex_);
+  const auto [known, is_new] = alive_.try_emplace({int64_t(p.kind), p.num_stages, p.num_chunks, stage, m}, 0);
+  if (!is_new) return known->second;
+  int64_t alive = 0;
+  for (const Action& action : schedule_of(p, stage, m)) {
+    if (action.what == Do::forward) known->second = std::max(known->second, ++alive);
+    if (action.what == Do::backward || action.what == Do::dgrad) --alive;
+  }
+  return known->second;
 }
 
 template <class Of>

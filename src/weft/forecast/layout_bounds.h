@@ -69,8 +69,12 @@ class LayoutBounds {
   double by_arithmetic(const LayoutChoice& choice) const;
   double by_stage(const LayoutChoice& choice);
   double by_schedule(const LayoutChoice& choice);
+  // The part of an action's seconds that its blocks take, without what stands before and behind them.
+  double part_of_blocks(const LayoutChoice& choice);
   // Bytes of the first stage.
   double memory(const LayoutChoice& choice);
+  // How many blocks, of the cheapest kind, `room` bytes are enough for on a stage at most.
+  int64_t most_blocks(const LayoutChoice& choice, int stage, double room);
 
   const ModelSpec& model() const { return model_; }
 
@@ -82,6 +86,7 @@ class LayoutBounds {
   SmallTimes measure_times(const LayoutChoice& choice) const;
   SmallMemory measure_bytes(const LayoutChoice& choice) const;
   const BlockLayout& blocks_of(const LayoutChoice& choice);
+  int64_t most_alive(const Pipeline& pipeline, int stage, int64_t num_micro_batches);
   // The sum over the blocks of a virtual stage.
   template <class Of>
   double sum_of(const BlockLayout& layout, int v, Of of) const;
@@ -97,6 +102,7 @@ class LayoutBounds {
   SmallRuns& runs_;
   std::mutex mutex_;
   std::map<LayoutChoice, BlockLayout> blocks_;
+  std::map<std::array<int64_t, 5>, int64_t> alive_;
 };
 
 }  // namespace weft

@@ -6,6 +6,7 @@
 #include <map>
 #include <queue>
 #include <tuple>
+#include <utility>
 
 #include "weft/base/error.h"
 #include "weft/base/parallel.h"
@@ -17,11 +18,19 @@ namespace weft {
 namespace {
 
 // To look at a layout once more, in any unit, by how much is known of it; and what is looked at at once.
-constexpr std::array<int, 3> kEffortOfLook = {1, 64, 256};
+constexpr std::array<int, 4> kEffortOfLook = {1, 64, 64, 256};
 constexpr int kEffortOfRound = 2048;
-constexpr int kPlanned = 2;                             // the last look
-constexpr size_t kMostPlanned = 64, kMostInVain = 256;  // whole: with a layout that fits, and without
+constexpr int kPlanned = 3;  // the last look
+// What is planned whole: of a family until one fits, of all families in turn, of the best one, and in all; and in all
+// where nothing fits.
+constexpr size_t kOfFamily = 4, kOfFamilies = 64, kOfBest = 32, kMostPlanned = 128, kMostInVain = 512;
+constexpr int kMostBest = 3;
 constexpr size_t kMostNearest = 8;
+
+// Layouts that differ in ZeRO, schedule, micro-batch and recomputation. One of each is planned before the others: else
+// those of a family whose bounds are far off might use up all that may be planned.
+using Family = std::array<int64_t, 4>;
+Family family_of(const LayoutChoice& c) { return {c.tp, c.pp, c.cp, c.num_devices()}; }
 
 // Which kinds of devices each stage is on.
 using StageKinds = std::vector<std::vector<size_t>>;
@@ -120,19 +129,38 @@ class UnequalBounds {
   double by_stages(const LayoutChoice& c) {
     return shared_out(c, [&](LayoutBounds& of_kind, const LayoutChoice& whole) { return of_kind.by_stage(whole); });
   }
-  // Bytes that all stages together lack; at most 0: none that the bound knows of.
+  // With what ZeRO sends in each micro-batch too, and no more blocks on a stage than it has room for.
+  double by_actions(const LayoutChoice& c) {
+    std::vector<int64_t> most;
+    for (const double room : rooms_of(c)) most.push_back(by_kind_[0].most_blocks(c, int(most.size()), room));
+    const double part = by_kind_[0].part_of_blocks(as_one_stage(c));
+    return shared_out(
+        c, [](LayoutBounds& of_kind, const LayoutChoice& whole) { return of_kind.by_schedule(whole); }, most, part);
+  }
+  // Bytes that all stages together lack, however the blocks are cut; at most 0: none that the bounds know of.
   double lacks(const LayoutChoice& c) {
     double room = 0;
-    for (const std::vector<size_t>& stage : spread_of(c).all) {
-      double smallest = 1e30;
-      for (const size_t k : stage)
-        smallest = std::min(smallest, kinds_[k].device.memory_bytes - usual_reserve(kinds_[k]));
-      room += smallest;
+    int64_t blocks = 0;
+    for (int stage = 0; const double one : rooms_of(c)) {
+      room += one;
+      blocks += by_kind_[0].most_blocks(c, stage++, one);
     }
-    return by_kind_[0].memory(as_one_stage(c)) - room;
+    const double all = by_kind_[0].memory(as_one_stage(c));
+    const int64_t missing = model().num_layers - blocks;
+    return std::max(all - room, all * double(missing) / double(model().num_layers));
   }
 
  private:
+  // Of the smallest device of each stage.
+  std::vector<double> rooms_of(const LayoutChoice& c) {
+    std::vector<double> rooms;
+    for (const std::vector<size_t>& kinds : spread_of(c).all) {
+      double& smallest = rooms.emplace_back(1e30);
+      for (const size_t k : kinds)
+        smallest = std::min(smallest, kinds_[k].device.memory_bytes - usual_reserve(kinds_[k]));
+    }
+    return rooms;
+  }
   static LayoutChoice as_one_stage(LayoutChoice c) {
     c.pp = 1;
     c.schedule = ScheduleKind::one_f_one_b;
@@ -141,22 +169,28 @@ class UnequalBounds {
   }
   // A pipeline whose stages get of the model what makes them equally long, and in which the first micro-batch passes
   // all stages at the pace of the quickest one at least. Where ranks of dp may have unequal shares of the batch, each
-  // gets what makes these pipelines equally long.
+  // gets what makes these pipelines equally long. `most`: blocks of each stage, whose seconds are `part` of all; none:
+  // as many as it likes.
   template <class Of>
-  double shared_out(const LayoutChoice& c, Of of) {
+  double shared_out(const LayoutChoice& c, Of of, const std::vector<int64_t>& most = {}, double part = 0) {
     const LayoutChoice whole = as_one_stage(c);
     std::vector<double> on_kind;  // the step, if one stage had all of it
     for (LayoutBounds& of_kind : by_kind_) on_kind.push_back(of(of_kind, whole));
     double quickest = 1e30;
+    const int64_t chunks = c.schedule == ScheduleKind::zbv ? 2 : c.chunks;
     const auto rate_of = [&](const StageKinds& stages) {
       double rate = 0;
+      std::vector<double> alone;  // the step, if that stage had all of it
       for (const std::vector<size_t>& stage : stages) {
         double slowest = 0;
         for (const size_t k : stage) slowest = std::max(slowest, on_kind[k]);
         rate += 1 / slowest;
         quickest = std::min(quickest, slowest);
+        alone.push_back(slowest * part / double(model().num_layers));
       }
-      return rate;
+      return most.empty() || part <= 0
+                 ? rate
+                 : std::min(rate, 1 / seconds_of_blocks(alone, most, std::max<int64_t>(1, chunks)));
     };
     const auto m = double(recipe_.train.global_batch_size / c.micro_batch_size / c.dp);
     const Spread& spread = spread_of(c);
@@ -167,6 +201,21 @@ class UnequalBounds {
       rate = rate_of(spread.all);
     const double even = 1 / rate;
     return even + part_of_bubble(c) * std::max(0.0, quickest - even) / m;
+  }
+  // What the longest stage takes at least: each has a block in every chunk, and at most `most`, and takes `one` for
+  // each.
+  double seconds_of_blocks(const std::vector<double>& one, const std::vector<int64_t>& most, int64_t chunks) const {
+    std::vector<int64_t> has(one.size(), chunks);
+    double longest = *std::max_element(one.begin(), one.end()) * double(chunks);
+    for (int64_t left = model().num_layers - chunks * int64_t(one.size()); left > 0; --left) {
+      size_t best = one.size();
+      for (size_t s = 0; s < one.size(); ++s)
+        if (has[s] < most[s] && (best == one.size() || one[s] * double(has[s] + 1) < one[best] * double(has[best] + 1)))
+          best = s;
+      if (best == one.size()) break;  // there is no room; `lacks` says so
+      longest = std::max(longest, one[best] * double(++has[best]));
+    }
+    return longest;
   }
   static bool may_have_shares(const LayoutChoice& c) { return c.zero_stage < 2 && c.ep == 1; }
   // The part of a bubble of 1F1B that a schedule has at least (schedule/schedule.h).
@@ -245,7 +294,28 @@ class UnequalSearch {
     bool operator<(const Kept& o) const { return std::tie(aim, at) < std::tie(o.aim, o.at); }
   };
 
+  struct Tried {
+    size_t planned = 0;
+    bool one_fits = false;
+  };
+  using Queue = std::priority_queue<Ahead, std::vector<Ahead>, std::greater<>>;
+  // Where a search is.
+  struct Course {
+    const SearchSpec& spec;
+    SearchCounts counts = {};
+    std::vector<Kept> best = {};
+    Queue queue = {};
+    std::vector<Ahead> later = {};
+    std::map<Family, Tried> tried = {};
+    size_t planned = 0;  // of those, also what does not fit
+    bool may_be_better(const Ahead& ahead) const { return best.size() < spec.most || ahead.aim <= best.back().aim; }
+  };
+
   UnequalSearchResult find(const SearchSpec& spec);
+  void go_on(Course& course, const Ahead& ahead) const;
+  void look_at_all(Course& course, size_t most_planned, bool by_family);
+  void look_at_family(Course& course, const Family& family);
+  void judge(Course& course, const Ahead& ahead, Seen& seen);
   Seen look(Ahead& ahead, const SearchSpec& spec);
   std::optional<UnequalForecast> plan(const LayoutChoice& layout) const;
   std::string why_none();
@@ -287,6 +357,7 @@ UnequalSearch::Seen UnequalSearch::look(Ahead& ahead, const SearchSpec& spec) {
   Seen seen;
   if (ahead.looks == 0) seen.lack = bounds_.lacks(layout);
   if (ahead.looks == 1) ahead.step_s = std::max(ahead.step_s, bounds_.by_stages(layout));
+  if (ahead.looks == 2) ahead.step_s = std::max(ahead.step_s, bounds_.by_actions(layout));
   if (ahead.looks == kPlanned) {
     seen.planned = plan(layout);
     seen.cannot_run = !seen.planned;
@@ -298,69 +369,110 @@ UnequalSearch::Seen UnequalSearch::look(Ahead& ahead, const SearchSpec& spec) {
   return seen;
 }
 
-// The layout that may be the best yet is looked at first, until none can be better than the best.
-UnequalSearchResult UnequalSearch::find(const SearchSpec& spec) {
-  UnequalSearchResult result;
-  SearchCounts& counts = result.counts;
-  counts.layouts = layouts_.size();
-  counts.refused = refused_;
-  too_large_.clear();
-  std::vector<Kept> best;
-  std::priority_queue<Ahead, std::vector<Ahead>, std::greater<>> queue;
-  const auto go_on = [&](const Ahead& ahead) {
-    if (is_too_slow(spec, ahead.step_s, used_by(layouts_[ahead.at])))
+void UnequalSearch::go_on(Course& course, const Ahead& ahead) const {
+  if (is_too_slow(course.spec, ahead.step_s, used_by(layouts_[ahead.at])))
+    ++course.counts.too_slow;
+  else
+    course.queue.push(ahead);
+}
+
+void UnequalSearch::judge(Course& course, const Ahead& ahead, Seen& seen) {
+  SearchCounts& counts = course.counts;
+  const LayoutChoice& layout = layouts_[ahead.at];
+  if (seen.cannot_run) {
+    ++counts.cannot_run;
+  } else if (seen.lack > 0 || (seen.planned && !leaves_room(*seen.planned))) {
+    ++(ahead.looks > kPlanned ? counts.measured_large : counts.too_large);
+    too_large_.emplace_back(seen.lack, ahead.at);
+  } else if (!seen.planned) {
+    go_on(course, ahead);
+  } else {
+    ++counts.planned;
+    course.tried[family_of(layout)].one_fits = true;
+    if (is_too_slow(course.spec, ahead.step_s, used_by(layout))) {
       ++counts.too_slow;
-    else
-      queue.push(ahead);
-  };
-  for (size_t i = 0; i < layouts_.size(); ++i) {
-    Ahead ahead{.step_s = bounds_.by_arithmetic(layouts_[i]), .at = i};
-    ahead.aim = search_value(spec, ahead.step_s, used_by(layouts_[i]));
-    go_on(ahead);
+      return;
+    }
+    course.best.push_back({ahead.aim, ahead.at, std::move(*seen.planned)});
+    std::sort(course.best.begin(), course.best.end());
+    if (course.best.size() > course.spec.most) course.best.pop_back();
   }
-  size_t planned = 0;
-  const auto may_be_better = [&] {
-    return !queue.empty() && (best.size() < spec.most || queue.top().aim <= best.back().aim) &&
-           (queue.top().looks < kPlanned || planned < (best.empty() ? kMostInVain : kMostPlanned));
+}
+
+// The layout that may be the best yet is looked at first, until none can be better than the best. `by_family`: what a
+// family has enough of is left for later.
+void UnequalSearch::look_at_all(Course& course, size_t most_planned, bool by_family) {
+  Queue& queue = course.queue;
+  const auto goes_on = [&] {
+    return !queue.empty() && course.may_be_better(queue.top()) &&
+           (queue.top().looks < kPlanned || course.planned < (course.best.empty() ? kMostInVain : most_planned));
   };
-  while (may_be_better()) {
+  while (goes_on()) {
     std::vector<Ahead> now;
-    for (int effort = 0; effort < kEffortOfRound && may_be_better();
-         effort += kEffortOfLook[size_t(now.back().looks)]) {
-      now.push_back(queue.top());
+    for (int effort = 0; effort < kEffortOfRound && goes_on();) {
+      const Ahead ahead = queue.top();
       queue.pop();
-      if (now.back().looks == kPlanned) ++planned;
+      if (ahead.looks == kPlanned) {
+        Tried& tried = course.tried[family_of(layouts_[ahead.at])];
+        if (by_family && (tried.one_fits || tried.planned == kOfFamily)) {
+          course.later.push_back(ahead);
+          continue;
+        }
+        ++tried.planned;
+        ++course.planned;
+      }
+      effort += kEffortOfLook[size_t(ahead.looks)];
+      now.push_back(ahead);
     }
     std::vector<Seen> all(now.size());
     std::atomic<size_t> next = 0;
-    parallel_for(spec.threads, spec.threads, 1, [&](int64_t, int64_t) {
-      for (size_t i = next++; i < now.size(); i = next++) all[i] = look(now[i], spec);
+    parallel_for(course.spec.threads, course.spec.threads, 1, [&](int64_t, int64_t) {
+      for (size_t i = next++; i < now.size(); i = next++) all[i] = look(now[i], course.spec);
     });
-    for (size_t i = 0; i < now.size(); ++i) {
-      Seen& seen = all[i];
-      const bool is_planned = now[i].looks > kPlanned;
-      if (seen.cannot_run) {
-        ++counts.cannot_run;
-      } else if (seen.lack > 0 || (seen.planned && !leaves_room(*seen.planned))) {
-        ++(is_planned ? counts.measured_large : counts.too_large);
-        too_large_.emplace_back(seen.lack, now[i].at);
-      } else if (!seen.planned) {
-        go_on(now[i]);
-      } else {
-        ++counts.planned;
-        if (is_too_slow(spec, now[i].step_s, used_by(layouts_[now[i].at]))) {
-          ++counts.too_slow;
-          continue;
-        }
-        best.push_back({now[i].aim, now[i].at, std::move(*seen.planned)});
-        std::sort(best.begin(), best.end());
-        if (best.size() > spec.most) best.pop_back();
-      }
-    }
+    for (size_t i = 0; i < now.size(); ++i) judge(course, now[i], all[i]);
   }
-  for (; !queue.empty(); queue.pop())
-    ++(best.size() < spec.most || queue.top().aim <= best.back().aim ? result.not_looked_at : counts.beaten);
-  for (Kept& kept : best) result.best.push_back({layouts_[kept.at], std::move(kept.forecast)});
+}
+
+void UnequalSearch::look_at_family(Course& course, const Family& family) {
+  Queue others = std::exchange(course.queue, {});
+  std::vector<Ahead> later;
+  for (const Ahead& ahead : course.later)
+    if (family_of(layouts_[ahead.at]) == family)
+      course.queue.push(ahead);
+    else
+      later.push_back(ahead);
+  course.later = std::move(later);
+  look_at_all(course, course.planned + kOfBest, false);
+  for (; !course.queue.empty(); course.queue.pop()) others.push(course.queue.top());
+  course.queue = std::move(others);
+}
+
+UnequalSearchResult UnequalSearch::find(const SearchSpec& spec) {
+  Course course{.spec = spec};
+  course.counts.layouts = layouts_.size();
+  course.counts.refused = refused_;
+  too_large_.clear();
+  for (size_t i = 0; i < layouts_.size(); ++i) {
+    Ahead ahead{.step_s = bounds_.by_arithmetic(layouts_[i]), .at = i};
+    ahead.aim = search_value(spec, ahead.step_s, used_by(layouts_[i]));
+    go_on(course, ahead);
+  }
+  look_at_all(course, kOfFamilies, true);
+  std::optional<Family> known;
+  for (int i = 0; i < kMostBest && !course.best.empty(); ++i) {
+    const Family best = family_of(layouts_[course.best[0].at]);
+    if (known == best) break;
+    look_at_family(course, best);
+    known = best;
+  }
+  for (const Ahead& ahead : course.later) course.queue.push(ahead);
+  look_at_all(course, kMostPlanned, false);
+
+  UnequalSearchResult result;
+  result.counts = course.counts;
+  for (; !course.queue.empty(); course.queue.pop())
+    ++(course.may_be_better(course.queue.top()) ? result.not_looked_at : result.counts.beaten);
+  for (Kept& kept : course.best) result.best.push_back({layouts_[kept.at], std::move(kept.forecast)});
   return result;
 }
 
