@@ -126,11 +126,13 @@ TEST_F(RunReruns, EachAttemptIsHeldAgainstNow) {
 }
 
 TEST_F(RunReruns, DataIsComparedByWhatItHolds) {
-  const RunSource a{.path = "a.bin", .contents = "1"}, b{.path = "b.bin", .contents = "2"};
+  const auto file = [](const std::string& path, const std::string& contents) {
+    return RunSource{.path = path, .contents = contents, .dataset = "", .version = ""};
+  };
+  const RunSource a = file("a.bin", "1"), b = file("b.bin", "2");
   EXPECT_EQ(data_reasons({a, b}, {a, b}), Texts());
-  EXPECT_EQ(data_reasons({a}, {{.path = "copied.bin", .contents = "1"}}), Texts()) << "the same bytes";
-  EXPECT_EQ(data_reasons({a, b}, {a, {.path = "b.bin", .contents = "3"}}),
-            Texts{"b.bin no longer holds what it held then"});
+  EXPECT_EQ(data_reasons({a}, {file("copied.bin", "1")}), Texts()) << "the same bytes";
+  EXPECT_EQ(data_reasons({a, b}, {a, file("b.bin", "3")}), Texts{"b.bin no longer holds what it held then"});
   EXPECT_EQ(data_reasons({a, b}, {a}).size(), 1u);
   EXPECT_EQ(data_reasons({}, {a}).size(), 1u) << "not known is not the same";
 }
@@ -314,7 +316,8 @@ TEST_F(RunRerunsSlow, AModelThatWasReplacedIsSaidToBeTheReason) {
   fs::remove_all(at("model"));
   const Finished gone = rerun("run");
   EXPECT_EQ(gone.status, 1);
-  EXPECT_SAYS(gone.err, "config.json");
+  EXPECT_SAYS(gone.err, "model.path");
+  EXPECT_FALSE(fs::exists(at("run-rerun.log"))) << "nothing is begun";
   fs::create_directories(at("model"));
   spill(at("model/config.json"), testing::kTwoLayers);
   const Finished other = rerun("run");

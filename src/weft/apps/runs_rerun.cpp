@@ -72,8 +72,7 @@ RunAttempt attempt_now(const Recipe& recipe) {
 }
 
 // The training files as they are now. Reads all of them.
-std::vector<RunSource> sources_now(const Recipe& recipe) {
-  const int64_t vocab_size = prepare_run(recipe, 0).model.vocab_size;
+std::vector<RunSource> sources_now(const Recipe& recipe, int64_t vocab_size) {
   if (!reads_tokens(recipe.train.objective)) return open_row_data(recipe, vocab_size).sources;
   DataSpec spec = data_spec_of(recipe, vocab_size);
   spec.may_tokenize = false;
@@ -87,9 +86,10 @@ std::vector<RunSource> sources_now(const Recipe& recipe) {
 void compare_data_before(const RunFacts& run, Recipe recipe, Reasons& reasons) {
   require_run_data(recipe);
   if (has_phases(recipe)) return;  // data.json is of the last one; compared once the new run has come there
-  recipe.run.dir = run.path;       // where ids of its texts may lie
+  const int64_t vocab_size = prepare_run(recipe, 0).model.vocab_size;
+  recipe.run.dir = run.path;  // where ids of its texts may lie
   try {
-    reasons.add(data_reasons(run.data, sources_now(recipe)));
+    reasons.add(data_reasons(run.data, sources_now(recipe, vocab_size)));
   } catch (const FileError& e) {
     std::cerr << "note: the training files are compared once the new run has read them: " << e.what() << "\n";
   }
