@@ -261,7 +261,7 @@ TEST_F(RunRerunsSlow, ARunIsRepeatedToTheBitFromAnyFolder) {
   EXPECT_EQ(twice.status, 2);
   EXPECT_SAYS(twice.err, "--out");
 
-  const Finished part = rerun("run", {"--steps", "4", "--out", at("part")});
+  const Finished part = rerun("run", {"--steps", "4", "--out", at("new/part")});
   EXPECT_EQ(part.status, 0) << part.err;
   EXPECT_SAYS(part.out, "the same bits: 4 steps, 2 files of step-4");
 }

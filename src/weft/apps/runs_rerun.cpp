@@ -7,6 +7,7 @@
 #include "weft/apps/report.h"
 #include "weft/apps/runs.h"
 #include "weft/apps/sweep_children.h"
+#include "weft/base/durable_file.h"
 #include "weft/base/error.h"
 #include "weft/base/host_name.h"
 #include "weft/base/is_there.h"
@@ -109,6 +110,7 @@ int train_again(const RunFacts& run, const RerunPlan& plan, const fs::path& fold
   const std::string log = folder.string() + ".log";
   std::cerr << fmt::format("trains steps {} to {} of {} again in {}; what it says is in {}\n", plan.first_step,
                            plan.last_step, run.path, folder.string(), log);
+  create_folders(folder.parent_path());
   StopRequests requests;
   TrialEnd end{.status = kExitFailure, .error = {}};
   run_trials({{.command = command, .log = log}}, 1, requests, [&](size_t, const TrialEnd& e) { end = e; });
