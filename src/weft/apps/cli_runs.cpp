@@ -183,6 +183,23 @@ Command add_runs_compare(CLI::App& runs) {
   return {app, [o] { return run_runs_compare(*o); }, kRunsGroup};
 }
 
+Command add_runs_rerun(CLI::App& runs) {
+  auto o = std::make_shared<RunsRerunOptions>();
+  CLI::App* app =
+      runs.add_subcommand("rerun", "Train a run again in another folder; say whether the bits are the same");
+  app->add_option("run", o->run, "A run's folder, its id, or the end of its path")->required()->type_name("RUN");
+  app->add_option("--out", o->out, "The new run's folder, which must not be there; by default RUN-rerun")
+      ->type_name("FOLDER");
+  app->add_option("--steps", o->steps, "Train up to this step alone; by default as far as the run came")
+      ->check(CLI::Range(int64_t{1}, int64_t{1} << 40));
+  runs_options(*app, *o);
+  json_option(*app, *o);
+  app->footer(
+      "Ends with 0 where the bits are the same, and with 1 where they are not.\n"
+      "Examples:\n  weft runs rerun runs/first\n  weft runs rerun runs/first --steps 100 --out /tmp/again");
+  return {app, [o] { return run_runs_rerun(*o); }, kRunsGroup};
+}
+
 Command add_runs_best(CLI::App& runs) {
   auto o = std::make_shared<RunsBestOptions>();
   CLI::App* app = runs.add_subcommand("best", "The runs that have reached the best of one result");
@@ -238,12 +255,12 @@ Command add_runs_queue(CLI::App& runs) {
 }  // namespace
 
 std::vector<Command> add_runs(CLI::App& weft) {
-  CLI::App* runs = weft.add_subcommand(kRunsGroup, "All runs: find, compare, rank, trace and clear them");
+  CLI::App* runs = weft.add_subcommand(kRunsGroup, "All runs: find, compare, repeat, rank, trace and clear them");
   runs->require_subcommand(1);
   return {add_new(weft),           add_doctor(weft),     add_watch(weft),         add_report(weft),
           add_runs_list(*runs),    add_runs_scan(*runs), add_runs_show(*runs),    add_runs_diff(*runs),
           add_runs_compare(*runs), add_runs_best(*runs), add_runs_lineage(*runs), add_runs_gc(*runs),
-          add_runs_queue(*runs)};
+          add_runs_rerun(*runs),   add_runs_queue(*runs)};
 }
 
 }  // namespace weft

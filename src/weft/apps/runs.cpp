@@ -80,12 +80,16 @@ RunFacts run_named(const RunsOptions& o, const std::string& name) {
   return find_run(known_runs(o).runs, name);
 }
 
+}  // namespace
+
 RunFacts run_to_compare(const RunsOptions& o, const std::string& name) {
   RunFacts run = run_named(o, name);
   if (run.recipe.empty())
     throw FileError(fmt::format("{}: cannot be compared: {}", run.path, fmt::join(run.problems, "; ")));
   return run;
 }
+
+namespace {
 
 // --- texts ---
 

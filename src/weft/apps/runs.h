@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "weft/history/run_facts.h"
+
 namespace weft {
 
 // The index: a file; empty: $XDG_STATE_HOME/weft/runs.db, or ~/.local/state/weft/runs.db.
@@ -12,6 +14,10 @@ struct RunsOptions {
   std::string index;
   bool json = false;
 };
+
+// The run that `name` means: the folder of that name, or else a run that is known. Throws ConfigError where it means
+// none, FileError where its recipe cannot be read.
+RunFacts run_to_compare(const RunsOptions& options, const std::string& name);
 
 struct RunsFilter {
   std::vector<std::string> status;  // any of these; none: all
@@ -65,6 +71,12 @@ struct RunsGcOptions : RunsOptions {
   bool whole = false, yes = false;
 };
 int run_runs_gc(const RunsGcOptions& options);
+
+struct RunsRerunOptions : RunsOptions {
+  std::string run, out;          // out: the new run's folder; empty: the run's with "-rerun" behind it
+  std::optional<int64_t> steps;  // the first steps alone
+};
+int run_runs_rerun(const RunsRerunOptions& options);
 
 struct RunsQueueOptions {
   std::string folder;  // as run.queue has it
