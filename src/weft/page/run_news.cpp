@@ -98,6 +98,7 @@ const std::vector<std::string>& RunNews::all_kinds() {
                                               "rebalance",
                                               "local_saved",
                                               "local_save_failed",
+                                              "local_unheld",
                                               "local_taken",
                                               "local_passed_over",
                                               "local_neighbour"};
@@ -106,9 +107,9 @@ const std::vector<std::string>& RunNews::all_kinds() {
 
 const std::vector<std::string>& RunNews::urgent_kinds() {
   static const std::vector<std::string> kinds{
-      "stalled",   "finished", "stopped",          "failed",    "lost",         "unreadable",    "slow",
-      "waiting",   "spike",    "nonfinite",        "corrupted", "large_update", "weight_growth", "vanished_gradient",
-      "straggler", "hang",     "local_save_failed"};
+      "stalled",   "finished", "stopped",           "failed",      "lost",         "unreadable",    "slow",
+      "waiting",   "spike",    "nonfinite",         "corrupted",   "large_update", "weight_growth", "vanished_gradient",
+      "straggler", "hang",     "local_save_failed", "local_unheld"};
   return kinds;
 }
 
