@@ -185,6 +185,24 @@ TEST(MpiTrain, ARankThatIsKilledIsNamedAndNoWordOfMpirunIsShown) {
   EXPECT_EQ(f.err.find("mpirun"), std::string::npos) << f.err;
 }
 
+// Open MPI has a handler of its own for that signal, which says what it says, as before.
+TEST(MpiTrainSlow, ARankThatCrashesLeavesItsStack) {
+  WEFT_NEEDS_MPIRUN();
+  if (std::string(testing::kDiskLayer).empty()) GTEST_SKIP() << "sanitizers end a process by themselves";
+  const TempDir dir;
+  ::setenv("WEFT_FAULT", "crash@step:1:3", 1);
+  const Finished f = testing::weft(train_words(dir, "run", "mpi"));
+  ::unsetenv("WEFT_FAULT");
+  EXPECT_EQ(f.status, 1) << f.err;
+  const fs::path file = dir / "run/crash/stacks-1.txt";
+  EXPECT_SAYS(f.err, "weft train: rank 1 got signal 11 (Segmentation fault): " + file.string() + " has its stack");
+  EXPECT_SAYS(f.err, "rank 1 on host ");
+  EXPECT_SAYS(f.err, "was ended by signal 11");
+  EXPECT_SAYS(slurp(file), "weft::fault_point(");
+  EXPECT_SAYS(slurp(file), "weft::Trainer::");
+  EXPECT_FALSE(fs::exists(dir / "run/crash/stacks-0.txt"));
+}
+
 // Stops and continues a process, so that it runs for about a sixth of the time.
 class HeldUp {
  public:
