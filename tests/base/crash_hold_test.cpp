@@ -8,8 +8,11 @@
 
 #include <atomic>
 #include <chrono>
+#include <cstdint>
+#include <cstdlib>
 #include <functional>
 #include <iostream>
+#include <string>
 #include <thread>
 
 #include "places.h"
