@@ -33,11 +33,11 @@ class SlowRanks : public testing::SmallRun {
 using SlowRanksSlow = SlowRanks;
 
 // What the file of a hang says of one rank's thread.
-std::string stack_of(int rank, const std::filesystem::path& file) {
+std::string stack_of(const std::string& rank, const std::filesystem::path& file) {
   std::ostringstream text;
   text << std::ifstream(file).rdbuf();
   const std::string all = text.str();
-  const size_t at = all.find(fmt::format("\nrank {}, thread ", rank));
+  const size_t at = all.find("\n" + rank + ", thread ");
   return at == std::string::npos ? "" : all.substr(at, all.find("\n\n", at) - at);
 }
 
@@ -68,13 +68,33 @@ TEST_F(SlowRanks, AStepThatHangsLeavesTheStacksOfAllRanks) {
   const Finished f = slow("hang@step:1:4", {});
   EXPECT_EQ(f.status, 86) << f.err;
   EXPECT_SAYS(f.err, "and the stacks of all threads in its stacks-R.txt");
-  const std::string waits = stack_of(0, dir_ / "r/hang/stacks-0.txt"), away = stack_of(1, dir_ / "r/hang/stacks-0.txt");
+  const std::string waits = stack_of("rank 0", dir_ / "r/hang/stacks-0.txt"),
+                    away = stack_of("rank 1", dir_ / "r/hang/stacks-0.txt");
   EXPECT_SAYS(away, "weft::fault_point(");
   EXPECT_SAYS(away, "weft::Trainer::");
   EXPECT_SAYS(waits, "weft::LocalHub::");
   EXPECT_SAYS(waits, "weft::Trainer::");
   EXPECT_EQ(waits.find("fault_point"), std::string::npos) << waits;
   EXPECT_FALSE(std::filesystem::exists(dir_ / "r/hang/stacks-1.txt"));  // both are threads of one process
+}
+
+// As before, that it crashed ends the attempt; and what it was in is kept.
+TEST_F(SlowRanks, ACrashLeavesTheStacksOfAllRanksAndTheRunGoesOn) {
+  if (std::string(testing::kDiskLayer).empty()) GTEST_SKIP() << "sanitizers end a process by themselves";
+  const Finished f = slow("crash@step:1:3,kill@step:0:5:2", {"--hang-seconds", "1"}, "supervise");
+  ASSERT_EQ(f.status, 0) << f.err;
+  EXPECT_EQ(causes_of("r"), (Words{"killed", "killed", "finished"}));
+  const std::string file = (dir_ / "r/crash/stacks-0.txt").string();
+  EXPECT_SAYS(f.err, "weft train: rank 1 got signal 11 (Segmentation fault): " + file + " has its stack");
+  EXPECT_EQ(events_of("r", "ended")[0]["reason"],
+            "in step 4, ended by signal 11 (Segmentation fault); " + file + " has the stack");
+  EXPECT_EQ(events_of("r", "ended")[1]["reason"], "in step 6, ended by signal 9 (Killed)");
+  ASSERT_EQ(events_of("r", "crash").size(), 1u);
+  EXPECT_EQ(events_of("r", "crash")[0]["signal"], SIGSEGV);
+  const std::string crashed = stack_of("rank 1, which got signal 11 (Segmentation fault)", file);
+  EXPECT_SAYS(crashed, "weft::fault_point(");
+  EXPECT_SAYS(crashed, "weft::Trainer::");
+  EXPECT_SAYS(stack_of("rank 0", file), "weft::LocalHub::");
 }
 
 TEST_F(SlowRanksSlow, UnderASupervisorAHangIsNamedByItsRanksAndTheRunGoesOn) {

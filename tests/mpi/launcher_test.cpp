@@ -2,7 +2,9 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 
+#include <algorithm>
 #include <chrono>
+#include <ctime>
 #include <thread>
 
 #include "mpi/train_case.h"
@@ -91,6 +93,28 @@ TEST(StoppedWatch, OnlyAProcessThatStaysStoppedIsNamed) {
   EXPECT_EQ(watch.look(stopped), "");
   EXPECT_EQ(watch.look(stopped),
             "rank 1 (process 7 on host " + name_of_host() + ") has been stopped by a signal for 2 s");
+}
+
+TEST(StoppedWatch, AProcessThatRunsBetweenTwoLooksIsNotNamed) {
+  StoppedWatch watch(2);
+  for (int64_t cpu = 0; cpu < 10; ++cpu)
+    EXPECT_EQ(watch.look({{.id = 7, .stopped = true, .cpu = cpu, .rank = 1}}), "") << cpu;
+  (void)watch.look({{.id = 7, .stopped = true, .cpu = 9, .rank = 1}});
+  EXPECT_SAYS(watch.look({{.id = 7, .stopped = true, .cpu = 9, .rank = 1}}), "rank 1 (process 7 ");
+}
+
+TEST(StoppedWatch, TheTimeThatAProcessHasComputedIsKnown) {
+  const auto mine = [] {
+    const std::vector<RankProcessHere> all = processes_here();
+    const auto me = std::find_if(all.begin(), all.end(), [](const auto& p) { return p.id == getpid(); });
+    return me == all.end() ? -1 : me->cpu;
+  };
+  const int64_t before = mine();
+  ASSERT_GE(before, 0);
+  const clock_t until = std::clock() + CLOCKS_PER_SEC / 20;  // of the same time, 50 ms
+  while (std::clock() < until) continue;
+  EXPECT_GE(mine(), before + 3);
+  EXPECT_LE(mine(), before + 100);
 }
 
 // --- jobs ---

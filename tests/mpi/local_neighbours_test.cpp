@@ -16,10 +16,14 @@ class MpiNeighbours : public testing::SmallRun {
   void SetUp() override {
     SmallRun::SetUp();
     for (const char* folder : {"h0", "h1", "local"}) fs::create_directory(dir_ / folder);
+    begin_hosts_by("mount --bind " + dir_.path().string() + "/$h");
+  }
+  // `mount` puts a folder of host $h in the place of LOCAL, which comes behind it.
+  void begin_hosts_by(const std::string& mount) const {
     testing::spill(dir_ / "on-host.sh",
                    fmt::format("#!/bin/sh\nh=h$OMPI_COMM_WORLD_RANK exec unshare --uts --mount sh -c 'hostname $h && "
-                               "mount --bind {0}/$h {0}/local && exec \"$@\"' sh \"$@\"\n",
-                               dir_.path().string()));
+                               "{} {} && exec \"$@\"' sh \"$@\"\n",
+                               mount, (dir_ / "local").string()));
     fs::permissions(dir_ / "on-host.sh", fs::perms::owner_all);
   }
   // Checkpoints of steps 5 and 10, copies of steps 4 and 8.
@@ -91,6 +95,24 @@ TEST_F(MpiNeighbours, ARunThatEndsWellLeavesNothing) {
   ASSERT_EQ(f.status, 0) << f.err;
   EXPECT_FALSE(events_of("r", "local_saved").empty());
   for (const char* host : {"h0", "h1"}) EXPECT_TRUE(fs::is_empty(dir_ / host)) << host;
+}
+
+// h1 has room for one share, its own of step 4: not for the other rank's of that step, nor for its own of step 8.
+TEST_F(MpiNeighbours, ACopyThatTheOtherHostHasNoRoomForIsToldAndIsStillOne) {
+  WEFT_NEEDS_HOSTS_OF_ITS_OWN();
+  ASSERT_EQ(run("train", {"train.numerics=invariant"}, "whole").status, 0);
+  begin_hosts_by("mount -t tmpfs -o size=2300k,mode=700 none");
+  const Finished f = train_on_hosts();
+  ASSERT_EQ(f.status, 0) << f.err;
+  EXPECT_SAYS(f.err, "WARNING: no other host holds all of the local copy of step 4, which is on its own hosts: what");
+  EXPECT_SAYS(f.err, "1 local copies were on their own hosts alone (RUN/events.jsonl)");
+  ASSERT_EQ(events_of("r", "local_saved").size(), 1u) << f.err;
+  EXPECT_EQ(events_of("r", "local_saved")[0]["step"], 4);
+  EXPECT_EQ(events_of("r", "local_saved")[0]["neighbour_bytes"], 0);
+  ASSERT_EQ(events_of("r", "local_unheld").size(), 1u) << f.err;
+  EXPECT_EQ(events_of("r", "local_unheld")[0]["step"], 4);
+  EXPECT_SAYS(f.err, "step 8: NO LOCAL COPY, the run goes on: ");
+  EXPECT_TRUE(weights_of("r") == weights_of("whole"));
 }
 
 }  // namespace

@@ -128,6 +128,35 @@ TEST_F(SuperviseHostsSlow, RanksOfAKilledSupervisorEnd) {
   }
 }
 
+// The ranks end with mpirun, which is no rank: the run begins again on the same hosts, and comes to the same bits.
+TEST_F(SuperviseHostsSlow, ARunWhoseMpirunIsKilledGoesOnToTheSameEnd) {
+  WEFT_NEEDS_MPIRUN();
+  const std::vector<std::string> two{"run.ranks=mpi", "parallel.dp=2"};
+  EXPECT_EQ(run("train", {"parallel.dp=2"}, "two").status, 0);
+  fail_by("slow@step:0:5");
+  testing::Process process({.args = words("r", two)});
+  ASSERT_TRUE(testing::wait_until([&] { return records_of("r") >= 5; }, 6000));
+  const std::vector<RankProcessHere> all = below(process.id(), processes_here());
+  pid_t mpirun = -1;
+  std::vector<pid_t> ranks;
+  for (const RankProcessHere& p : all) {
+    if (p.rank >= 0) ranks.push_back(p.id);
+    if (p.rank < 0 && p.parent != process.id()) mpirun = p.id;
+  }
+  ASSERT_GT(mpirun, 0);
+  ASSERT_EQ(ranks.size(), 2u);
+  ::kill(mpirun, SIGKILL);
+  const testing::Finished f = process.wait();
+  ASSERT_EQ(f.status, 0) << f.err;
+  EXPECT_EQ(causes_of("r"), (std::vector<std::string>{"failed", "finished"}));
+  EXPECT_SAYS(std::string(events_of("r", "ended")[0]["reason"]), fmt::format("mpirun (process {} on host ", mpirun));
+  EXPECT_EQ(events_of("r", "started")[1]["ranks"], 2);
+  for (const RankProcessHere& p : processes_here())
+    EXPECT_TRUE(p.ended || std::find(ranks.begin(), ranks.end(), p.id) == ranks.end()) << p.id << " is left";
+  EXPECT_EQ(records_of("r"), 12u);
+  EXPECT_TRUE(weights_of("r") == weights_of("two"));
+}
+
 // One rank as a thread, and two as processes behind it.
 TEST_F(SuperviseHosts, APhaseMayHaveItsRanksAsProcesses) {
   WEFT_NEEDS_MPIRUN();

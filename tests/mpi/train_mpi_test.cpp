@@ -1,13 +1,17 @@
 // `weft train` with run.ranks = "mpi": started plainly, under mpirun, on two hosts, wrongly.
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <unistd.h>
 
+#include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <thread>
 
 #include "mpi/train_case.h"
 #include "weft/apps/launch.h"
 #include "weft/apps/launcher_words.h"
+#include "weft/apps/rank_processes.h"
 #include "weft/base/error.h"
 #include "weft/records/metrics_log.h"
 
@@ -179,6 +183,72 @@ TEST(MpiTrain, ARankThatIsKilledIsNamedAndNoWordOfMpirunIsShown) {
   EXPECT_SAYS(f.err, fmt::format("rank {} on host ", environment[rank + std::string("OMPI_COMM_WORLD_RANK=").size()]));
   EXPECT_SAYS(f.err, "was ended by signal 9");
   EXPECT_EQ(f.err.find("mpirun"), std::string::npos) << f.err;
+}
+
+// Open MPI has a handler of its own for that signal, which says what it says, as before.
+TEST(MpiTrainSlow, ARankThatCrashesLeavesItsStack) {
+  WEFT_NEEDS_MPIRUN();
+  if (std::string(testing::kDiskLayer).empty()) GTEST_SKIP() << "sanitizers end a process by themselves";
+  const TempDir dir;
+  ::setenv("WEFT_FAULT", "crash@step:1:3", 1);
+  const Finished f = testing::weft(train_words(dir, "run", "mpi"));
+  ::unsetenv("WEFT_FAULT");
+  EXPECT_EQ(f.status, 1) << f.err;
+  const fs::path file = dir / "run/crash/stacks-1.txt";
+  EXPECT_SAYS(f.err, "weft train: rank 1 got signal 11 (Segmentation fault): " + file.string() + " has its stack");
+  EXPECT_SAYS(f.err, "rank 1 on host ");
+  EXPECT_SAYS(f.err, "was ended by signal 11");
+  EXPECT_SAYS(slurp(file), "weft::fault_point(");
+  EXPECT_SAYS(slurp(file), "weft::Trainer::");
+  EXPECT_FALSE(fs::exists(dir / "run/crash/stacks-0.txt"));
+}
+
+// Stops and continues a process, so that it runs for about a sixth of the time.
+class HeldUp {
+ public:
+  explicit HeldUp(pid_t process)
+      : thread_([this, process] {
+          while (!is_over_) {
+            ::kill(process, SIGSTOP);
+            ::usleep(10000);
+            ::kill(process, SIGCONT);
+            ::usleep(2000);
+          }
+        }) {}
+  HeldUp(const HeldUp&) = delete;
+  HeldUp& operator=(const HeldUp&) = delete;
+  ~HeldUp() {
+    is_over_ = true;
+    thread_.join();
+  }
+
+ private:
+  std::atomic<bool> is_over_ = false;
+  std::thread thread_;
+};
+
+// As another program may hold up one process. It is no failure: the run goes on to the bits of ranks that nobody held.
+TEST(MpiTrainSlow, ARankThatSignalsHoldUpIsReportedAndNotEnded) {
+  WEFT_NEEDS_MPIRUN();
+  const TempDir dir;
+  const std::vector<std::string> more{"train.train_iters=300", "checkpoint.save_interval=0"};
+  ASSERT_EQ(testing::weft(with(train_words(dir, "threads", "local"), more)).status, 0);
+  const auto events = [&] { return slurp(dir / "run/events.jsonl"); };
+  testing::Process process({.args = with(train_words(dir, "run", "mpi"), more)});
+  while (process.running() && slurp(dir / "run/metrics.jsonl").empty()) ::usleep(5000);
+  const std::vector<RankProcessHere> all = below(process.id(), processes_here());
+  const auto second = std::find_if(all.begin(), all.end(), [](const RankProcessHere& p) { return p.rank == 1; });
+  ASSERT_NE(second, all.end());
+  {
+    const HeldUp held(second->id);
+    while (process.running() && events().find("\"straggler\"") == std::string::npos) ::usleep(5000);
+  }
+  const Finished f = process.wait();
+  ASSERT_EQ(f.status, 0) << f.err;
+  EXPECT_SAYS(f.err, ": rank 1 is slow since step ");
+  EXPECT_LT(f.err.find(": rank 1 is slow"), f.err.find(": rank 0 is slow")) << f.err;
+  EXPECT_EQ(events().find("\"hang\""), std::string::npos) << events();
+  testing::expect_same_run(dir / "run", dir / "threads", 300);
 }
 
 const std::string kDashes = std::string(74, '-') + "\n";

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <set>
 
 #include "train/golden.h"
@@ -38,6 +39,51 @@ TEST(Neighbours, AreARingOfHosts) {
   EXPECT_TRUE(neighbours_of({"a"}).empty());
 }
 
+// What a test sees of the messages of ranks.
+struct Messages {
+  std::function<void(int rank)> before_recv = [](int) {};
+  std::atomic<int> left = 0;  // that a rank has begun, and let go of without having waited for them
+};
+
+class WatchedRanks final : public Communicator {
+ public:
+  WatchedRanks(std::shared_ptr<Communicator> ranks, Messages& seen) : ranks_(std::move(ranks)), seen_(seen) {}
+  int size() const override { return ranks_->size(); }
+  int rank() const override { return ranks_->rank(); }
+  Work all_reduce(Tensor x, Site site) override { return ranks_->all_reduce(x, site); }
+  Work all_gather(Tensor shard, Tensor full, Site site) override { return ranks_->all_gather(shard, full, site); }
+  Work reduce_scatter(Tensor full, Tensor shard, Site site) override {
+    return ranks_->reduce_scatter(full, shard, site);
+  }
+  Work send(Tensor x, int to, Site site) override { return watched(ranks_->send(x, to, site)); }
+  Work recv(Tensor x, int from, Site site) override {
+    seen_.before_recv(rank());
+    return watched(ranks_->recv(x, from, site));
+  }
+
+ private:
+  class Watched final : public Work::Pending {
+   public:
+    Watched(Work work, Messages& seen) : work_(std::move(work)), seen_(seen) {}
+    Watched(const Watched&) = delete;
+    Watched& operator=(const Watched&) = delete;
+    ~Watched() override { seen_.left += is_waited_for_ ? 0 : 1; }
+    void wait() override {
+      work_.wait();
+      is_waited_for_ = true;
+    }
+
+   private:
+    Work work_;
+    Messages& seen_;
+    bool is_waited_for_ = false;
+  };
+  Work watched(Work work) { return Work(std::make_shared<Watched>(std::move(work), seen_)); }
+
+  const std::shared_ptr<Communicator> ranks_;
+  Messages& seen_;
+};
+
 class CopiesOnHosts : public ::testing::Test {
  protected:
   Recipe recipe_on(const std::string& host, size_t ranks) const {
@@ -59,11 +105,12 @@ class CopiesOnHosts : public ::testing::Test {
   }
   // What ranks do that have a host each and some state.
   using Body = std::function<void(LocalCopies&, const Recipe&, RankRun&)>;
-  void on_hosts(const Hosts& hosts, const Body& body) const {
+  void on_hosts(const Hosts& hosts, const Body& body) {
     const Recipe recipe = recipe_on(hosts[0], hosts.size());
     const Machine machine = machine_for(recipe);
-    run_on_threads(mesh_sizes_of(recipe), *machine.mover, [&](const ProcessMesh& mesh) {
+    run_on_threads(mesh_sizes_of(recipe), *machine.mover, [&](ProcessMesh mesh) {
       const int rank = mesh.world->rank();
+      mesh.world = std::make_shared<WatchedRanks>(mesh.world, messages_);
       RankRun run(plan_run(recipe, *machine.workspace_model, rank), machine, mesh);
       begin_weights(recipe, run.plan.model, run.state.params, run.backend, 1);
       const std::string& host = hosts[size_t(rank)];
@@ -72,7 +119,7 @@ class CopiesOnHosts : public ::testing::Test {
     });
   }
   // Two copies, the second of `step`, and the checkpoint that a save would have written of that. The ranks vanish then.
-  void copy_on(const Hosts& hosts, int64_t step) const {
+  void copy_on(const Hosts& hosts, int64_t step) {
     on_hosts(hosts, [&](LocalCopies& copies, const Recipe& recipe, RankRun& run) {
       for (const int64_t one : {step - 4, step}) {
         copies.begin(run.state, source_of(recipe, run, one));
@@ -103,7 +150,23 @@ class CopiesOnHosts : public ::testing::Test {
     EXPECT_TRUE(bytes_of_folder(made(step)) == bytes_of_folder(saved));
   }
 
+  // From now on, rank 1 cannot write what it holds: as soon as all shares are on their own hosts, its host's folder
+  // looks as if others might write there.
+  void spoil_on_b() {
+    messages_.before_recv = [this](int rank) {
+      if (rank == 1) fs::permissions(share("b", ""), fs::perms::group_write, fs::perm_options::add);
+    };
+  }
+  void trust_b() const { fs::permissions(share("b", ""), fs::perms::owner_all); }
+  std::vector<std::string> shares_on(const std::string& host) const {
+    std::vector<std::string> all;
+    for (const auto& one : fs::directory_iterator(share(host, ""))) all.push_back(one.path().filename().string());
+    std::sort(all.begin(), all.end());
+    return all;
+  }
+
   testing::TempDir dir_;
+  Messages messages_;
 };
 
 // Whichever host is lost, and however its ranks and those of others are numbered: the bytes are those of a save.
@@ -172,34 +235,51 @@ TEST_F(CopiesOnHosts, OldOnesGoWithTheirRanksOwn) {
   for (const std::string& host : hosts) EXPECT_TRUE(fs::is_empty(dir_ / host)) << host;
 }
 
-// A folder that is gone when the neighbour's share comes: the copy fails on all ranks, and the next one is whole.
-TEST_F(CopiesOnHosts, WhereTheHolderCannotWriteTheCopyFailsAndTheNextGoesOn) {
+// As rank 1 is to write the first slice that comes, and another is under way: every share is on its own host by then.
+TEST_F(CopiesOnHosts, WhatOnlyAHolderCannotWriteCostsNoShareOnItsOwnHost) {
+  spoil_on_b();
   on_hosts({"a", "b"}, [&](LocalCopies& copies, const Recipe& recipe, RankRun& run) {
-    const bool is_second = run.mesh.world->rank() == 1;
-    copies.begin(run.state, source_of(recipe, run, 4));
-    const std::string why = testing::error_of<FileError>([&] {
-      for (bool is_spoilt = false;;) {
-        if (is_second && !is_spoilt && fs::exists(dir_ / "b") &&
-            fs::exists(share("b", "step-4.rank-1-of-2/manifest.json"))) {
-          ::usleep(300'000);  // its name is synced
-          fs::remove_all(dir_ / "b");
-          testing::spill(dir_ / "b", "");
-          is_spoilt = true;
-        }
-        if (copies.advance()) return;
-      }
-    });
-    EXPECT_SAYS(why, "what rank 1 is to hold for rank 0: ");
-    EXPECT_SAYS(why, "is no folder");
-    EXPECT_FALSE(copies.is_writing());
-    barrier(*run.mesh.world);
-    if (is_second) fs::remove(dir_ / "b");
-    barrier(*run.mesh.world);
     copies.begin(run.state, source_of(recipe, run, 8));
-    EXPECT_EQ(copies.wait().step, 8);
+    const LocalCopies::Written written = copies.wait();
+    EXPECT_EQ(written.step, 8);
+    EXPECT_GT(written.bytes, 3 * 4 * 250000);
+    EXPECT_EQ(written.neighbour_bytes, 0);
+    EXPECT_SAYS(written.unheld, "what rank 1 is to hold for rank 0: ");
+    EXPECT_SAYS(written.unheld, "others than its owner may write to it");
+    EXPECT_FALSE(copies.is_writing());
+    CheckpointSave(dir_ / "saving", run.state, source_of(recipe, run, 8)).wait();
   });
-  EXPECT_TRUE(fs::exists(share("b", "step-8.rank-0-of-2.neighbour")));
-  EXPECT_EQ(resume_on({"a"}).path, made(8));
+  EXPECT_EQ(messages_.left, 0) << "a slice comes to where the next copy is";
+  EXPECT_EQ(shares_on("a"), std::vector<std::string>{"step-8.rank-0-of-2"});
+  EXPECT_EQ(shares_on("b"), std::vector<std::string>{"step-8.rank-1-of-2"});
+  trust_b();
+  EXPECT_EQ(resume_on({"a", "b"}).path, made(8));
+  expect_as_saved(8);
+}
+
+// Two stay, of which one is on two hosts each: with both hosts the newest is taken, without one that.
+TEST_F(CopiesOnHosts, TheLastOneThatIsHeldOutlastsNewerOnesThatAreNot) {
+  on_hosts({"a", "b"}, [&](LocalCopies& copies, const Recipe& recipe, RankRun& run) {
+    for (const int64_t step : {4, 8, 12}) {
+      if (step == 8 && run.mesh.world->rank() == 1) spoil_on_b();
+      barrier(*run.mesh.world);
+      copies.begin(run.state, source_of(recipe, run, step));
+      EXPECT_EQ(copies.wait().unheld.empty(), step == 4);
+      barrier(*run.mesh.world);
+      if (run.mesh.world->rank() == 1) trust_b();
+    }
+  });
+  EXPECT_EQ(shares_on("a"),
+            (std::vector<std::string>{"step-12.rank-0-of-2", "step-4.rank-0-of-2", "step-4.rank-1-of-2.neighbour"}));
+  EXPECT_EQ(shares_on("b"),
+            (std::vector<std::string>{"step-12.rank-1-of-2", "step-4.rank-0-of-2.neighbour", "step-4.rank-1-of-2"}));
+  EXPECT_EQ(resume_on({"a", "b"}).path, made(12));
+  fs::remove_all(made(12));
+  fs::remove_all(dir_ / "b");
+  const FoundCheckpoint found = resume_on({"a"});
+  EXPECT_EQ(found.path, made(4));
+  ASSERT_FALSE(found.notes.empty());
+  EXPECT_SAYS(found.notes[0], "the local copy of step 12 is passed over: 2 ranks wrote it, and the shares of 1");
 }
 
 // Two slices come here: the room for them is planned, and a rank that has no other host has none.

@@ -98,6 +98,7 @@ std::string text_of(AttemptCause cause, const AttemptEnd& end) {
 std::string reason_of(const AttemptEnd& end) {
   std::string text = fmt::format("{}, {}", where_text(end), text_of(cause_of(end), end));
   if (end.error) text += fmt::format(": {}: {}", end.error->command, end.error->message);
+  if (!end.crash.empty()) text += fmt::format("; {} has the stack", end.crash);
   std::replace(text.begin(), text.end(), '\n', ' ');
   return text;
 }

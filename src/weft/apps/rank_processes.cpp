@@ -10,6 +10,7 @@
 #include <fstream>
 #include <iterator>
 #include <optional>
+#include <sstream>
 
 #include "weft/apps/supervised_attempt.h"
 #include "weft/base/host_name.h"
@@ -41,6 +42,17 @@ std::optional<std::string> variable(const std::string& environment, const std::s
   return {};
 }
 
+// Of user and system, where `fields` of /proc/PID/stat (proc(5)) begin with the third one, the state.
+int64_t cpu_ticks(const std::string& fields) {
+  constexpr int kBefore = 11;  // of these, up to utime and stime
+  std::istringstream in(fields);
+  std::string skipped;
+  for (int i = 0; i < kBefore; ++i) in >> skipped;
+  int64_t user = 0, system = 0;
+  in >> user >> system;
+  return user + system;
+}
+
 std::optional<RankProcessHere> process_at(const fs::path& folder) {
   const std::optional<int> id = number_in(folder.filename().string());
   if (!id) return {};
@@ -49,6 +61,7 @@ std::optional<RankProcessHere> process_at(const fs::path& folder) {
   if (name_end == std::string::npos || name_end + 4 >= stat.size()) return {};
   RankProcessHere p{.id = *id, .stopped = stat[name_end + 2] == 'T', .ended = stat[name_end + 2] == 'Z'};
   p.parent = std::atoi(stat.c_str() + name_end + 4);
+  p.cpu = cpu_ticks(stat.substr(name_end + 2));
   const std::string environment = whole(folder / "environ");
   for (const char* name : {"OMPI_COMM_WORLD_RANK", "PMIX_RANK"})
     if (const auto rank = variable(environment, name); rank && p.rank < 0) p.rank = number_in(*rank).value_or(-1);
@@ -86,18 +99,19 @@ std::vector<RankProcessHere> below(pid_t ancestor, const std::vector<RankProcess
 }
 
 std::string StoppedWatch::look(const std::vector<RankProcessHere>& processes) {
-  std::map<pid_t, int> now;
+  std::map<pid_t, Seen> now;
   std::string found;
   for (const RankProcessHere& p : processes) {
     if (!p.stopped) continue;
-    const auto before = stopped_looks_.find(p.id);
-    now[p.id] = before == stopped_looks_.end() ? 1 : before->second + 1;
-    if (now[p.id] <= patience_) continue;
+    const auto before = stopped_.find(p.id);
+    const bool is_still = before != stopped_.end() && before->second.cpu == p.cpu;
+    now[p.id] = {.looks = is_still ? before->second.looks + 1 : 1, .cpu = p.cpu};
+    if (now[p.id].looks <= patience_) continue;
     const std::string who = p.rank >= 0 ? fmt::format("rank {} (process {} on host {})", p.rank, p.id, name_of_host())
                                         : fmt::format("mpirun's process {} on host {}", p.id, name_of_host());
     found += fmt::format("{}{}", found.empty() ? "" : ", and ", who);
   }
-  stopped_looks_ = std::move(now);
+  stopped_ = std::move(now);
   return found.empty() ? "" : fmt::format("{} has been stopped by a signal for {} s", found, patience_);
 }
 

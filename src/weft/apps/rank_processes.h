@@ -3,6 +3,7 @@
 #pragma once
 #include <sys/types.h>
 
+#include <cstdint>
 #include <map>
 #include <string>
 #include <vector>
@@ -12,6 +13,7 @@ namespace weft {
 struct RankProcessHere {
   pid_t id = 0, parent = 0;
   bool stopped = false;  // by a signal
+  int64_t cpu = 0;       // time of all its threads, in ticks of the kernel
   bool ended = false;    // and its parent has not asked how
   int rank = -1;         // -1: of none, as far as can be seen
   std::string job = {};  // of the launcher's name for it; empty where it has none
@@ -22,7 +24,8 @@ std::vector<RankProcessHere> processes_here();
 // The processes among these that descend from `ancestor`.
 std::vector<RankProcessHere> below(pid_t ancestor, const std::vector<RankProcessHere>& all);
 
-// Finds processes that a signal has stopped for `patience_looks` looks, about a second apart.
+// Finds processes that a signal has stopped for `patience_looks` looks, about a second apart. One that has computed
+// between two of them was only held up.
 class StoppedWatch {
  public:
   explicit StoppedWatch(int patience_looks) : patience_(patience_looks) {}
@@ -31,7 +34,11 @@ class StoppedWatch {
 
  private:
   const int patience_;
-  std::map<pid_t, int> stopped_looks_;
+  struct Seen {
+    int looks;
+    int64_t cpu;
+  };
+  std::map<pid_t, Seen> stopped_;
 };
 
 }  // namespace weft

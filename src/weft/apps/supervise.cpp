@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <iostream>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <utility>
 
 #include "weft/apps/attempts.h"
@@ -55,7 +56,10 @@ class Supervisor {
       begin_layout(step_of_last(before));
       if (!settle_ranks_and_place(number > 1)) return stop_between();
       tell_start(number, step_of_last(before));
+      const auto crashes = crashes_in(run_);
       AttemptEnd end = run_attempt(spec(number), limits_, requests_);
+      for (const auto& crash : crashes_in(run_))
+        if (crashes.count(crash) == 0) end.crash = crash.first.string();
       end.to_yield = give_way();
       const std::vector<fs::path> now = checkpoint_folders(run_);
       end.to_move = end.to_move || (has_new(before, now) && changes_layout_at(recipe_, end.last.step));
@@ -76,6 +80,14 @@ class Supervisor {
   }
 
  private:
+  // The stacks of crashes (HangWatch), and when they were written.
+  static std::set<std::pair<fs::path, fs::file_time_type>> crashes_in(const fs::path& run) {
+    std::set<std::pair<fs::path, fs::file_time_type>> all;
+    std::error_code error, gone;
+    for (fs::directory_iterator at(run / "crash", error), end; !error && at != end; at.increment(error))
+      if (at->path().extension() == ".txt") all.emplace(at->path(), at->last_write_time(gone));
+    return all;
+  }
   static int64_t step_of_last(const std::vector<fs::path>& all) { return all.empty() ? 0 : step_of(all.back()); }
   // A run that went on from before a damaged checkpoint saves older steps than that one's.
   static bool has_new(const std::vector<fs::path>& before, const std::vector<fs::path>& now) {

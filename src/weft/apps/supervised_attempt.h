@@ -46,6 +46,7 @@ struct AttemptEnd {
   Beat last;    // before it ended
   std::optional<Hang> hang;
   std::optional<ToldError> error;
+  std::string crash;           // the file with the stack of one; empty: there was none, or it could not be written
   bool out_of_memory = false;  // the kernel has killed for want of memory meanwhile
   bool to_move = false;        // it was asked to save and end, to go on with other ranks, or later
   bool to_yield = false;       // that was for another run of this machine

@@ -285,19 +285,22 @@ int train(const Recipe& recipe, const RankProcess& process, const TrainOptions& 
     on_each_rank([&](const ProcessMesh& mesh) { take_chosen(recipe, options.from, *mesh.world); });
     if (process.leads()) record.emplace(recipe, machine, options);
     listen_to_signals(kStopping);
-    const bool finished = train_on_ranks({.recipe = recipe,
-                                          .machine = machine,
-                                          .stop = stop_requested(),
-                                          .run = process.run,
-                                          .heartbeat = environment(kHeartbeatFile).value_or(""),
-                                          .hang_s = hang_s(recipe),
-                                          .hung =
-                                              [&](const std::string& why) {
-                                                if (record) record->end(kExitHang, why);
-                                                end_hung(process, why);
-                                              },
-                                          .islands = as.islands.settings.are_joined() ? &as.islands : nullptr,
-                                          .rows = &as.rows});
+    const bool finished = train_on_ranks(
+        {.recipe = recipe,
+         .machine = machine,
+         .stop = stop_requested(),
+         .run = process.run,
+         .heartbeat = environment(kHeartbeatFile).value_or(""),
+         .hang_s = hang_s(recipe),
+         .hung =
+             [&](const std::string& why) {
+               if (record) record->end(kExitHang, why);
+               end_hung(process, why);
+             },
+         .crashed = [](const std::string& why) { std::cerr << "weft train: " + why + "\n"
+                                                           << std::flush; },
+         .islands = as.islands.settings.are_joined() ? &as.islands : nullptr,
+         .rows = &as.rows});
     const int status = finished ? kExitOk : status_of_stop();
     if (record) record->end(status);
     return status;

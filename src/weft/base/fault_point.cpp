@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <cstdint>
 #include <thread>
 
 namespace weft {
@@ -18,11 +19,18 @@ void end_by(int signal) {
   ::raise(signal);
 }
 
+// Writes to where nothing may be, as a wrong pointer does.
+void crash() {
+  const volatile uintptr_t nowhere = 16;
+  *reinterpret_cast<volatile int*>(nowhere) = 1;
+}
+
 void fail(std::string_view kind) {
   if (kind == "kill") end_by(SIGKILL);
   if (kind == "abort") end_by(SIGABRT);
   if (kind == "segv") end_by(SIGSEGV);
   if (kind == "stop") ::raise(SIGSTOP);
+  if (kind == "crash") crash();
   if (kind == "exit0") ::_exit(0);
   if (kind == "exit3") ::_exit(3);
   while (kind == "hang") std::this_thread::sleep_for(std::chrono::hours(1));

@@ -7,7 +7,8 @@
 namespace weft {
 
 // Faults, with commas between them, each "KIND@POINT:RANK:STEP[:ATTEMPT]"; of the first attempt where none is named.
-//   KIND  kill, abort, segv: by that signal; stop: SIGSTOP; exit0, exit3: ends with that status; hang: sleeps for ever;
+//   KIND  kill, abort, segv: by that signal, whatever handles it; crash: writes to address 16; stop: SIGSTOP; exit0,
+//   exit3: ends with that status; hang: sleeps for ever;
 //         slow: sleeps two seconds; any other is the point's own, which asks for it by is_planted
 // `attempt` is this process's, as its number. To be called before there are threads.
 void plant_faults(const std::string& faults, const std::string& attempt);

@@ -92,12 +92,14 @@ const std::vector<std::string>& RunNews::all_kinds() {
                                               "corrupted",
                                               "replayed",
                                               "autotuned",
+                                              "crash",
                                               "hang",
                                               "straggler",
                                               "straggler_over",
                                               "rebalance",
                                               "local_saved",
                                               "local_save_failed",
+                                              "local_unheld",
                                               "local_taken",
                                               "local_passed_over",
                                               "local_neighbour"};
@@ -105,10 +107,11 @@ const std::vector<std::string>& RunNews::all_kinds() {
 }
 
 const std::vector<std::string>& RunNews::urgent_kinds() {
-  static const std::vector<std::string> kinds{
-      "stalled",   "finished", "stopped",          "failed",    "lost",         "unreadable",    "slow",
-      "waiting",   "spike",    "nonfinite",        "corrupted", "large_update", "weight_growth", "vanished_gradient",
-      "straggler", "hang",     "local_save_failed"};
+  static const std::vector<std::string> kinds{"stalled",       "finished",          "stopped",     "failed",
+                                              "lost",          "unreadable",        "slow",        "waiting",
+                                              "spike",         "nonfinite",         "corrupted",   "large_update",
+                                              "weight_growth", "vanished_gradient", "straggler",   "crash",
+                                              "hang",          "local_save_failed", "local_unheld"};
   return kinds;
 }
 

@@ -1,17 +1,16 @@
 #include "weft/train/hang_watch.h"
 
+#include <string.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
-#include <map>
 #include <optional>
 
 #include "weft/base/durable_file.h"
 #include "weft/base/error.h"
 #include "weft/base/host_name.h"
 #include "weft/base/json.h"
-#include "weft/base/thread_stacks.h"
 #include "weft/records/clock.h"
 #include "weft/records/events.h"
 
@@ -128,6 +127,7 @@ std::string hang_text(const fs::path& folder, int world, double since_s) {
 HangWatch::HangWatch(Spec spec) : spec_(std::move(spec)) {
   if (!spec_.hung) return;
   prepare_stacks();
+  crashes_ = std::make_unique<CrashHold>();
   thread_ = std::thread([this] { run(); });
 }
 
@@ -157,6 +157,10 @@ void HangWatch::run() {
   std::unique_lock lock(mutex_);
   for (double then = now_s(); !ends_;) {
     news_.wait_for(lock, std::chrono::duration<double>(tick_s));
+    if (const auto crash = crashes_->held()) {
+      report_crash(*crash);
+      return crashes_->release();
+    }
     const double now = now_s();
     if (look(std::min(now - std::exchange(then, now), 2 * tick_s))) return;
   }
@@ -198,24 +202,50 @@ void HangWatch::report(double still_s) {
     if (leads || !read_signs(folder, 0, since_s))
       append_event(spec_.run, "hang", {{"step", step}, {"still_s", still_s}, {"reason", text}});
   } catch (const FileError&) {}
-  write_stacks(folder, still_s);
+  write_stacks(folder, fmt::format("still for {:.1f} s", still_s), ranks_here(),
+               std::min(kStacks_s, spec_.least_s / 4));
   spec_.hung(fmt::format(
       "step {}: nothing has gone on for {:.1f} s: {}. The last calls of each rank are in {}, and the stacks of all "
       "threads in its stacks-R.txt",
       step, still_s, text, folder.string()));
 }
 
-void HangWatch::write_stacks(const fs::path& folder, double still_s) const {
-  std::map<int, const RankSigns*> ranks;
-  for (const Watched& w : ranks_) ranks[w.signs.rank] = &w.signs;
-  std::vector<NamedThread> named;
-  for (const auto& [rank, signs] : ranks) named.push_back({signs->thread, fmt::format("rank {}", rank)});
+void HangWatch::report_crash(const HeldCrash& crash) const {
+  const std::string signal = fmt::format("signal {} ({})", crash.signal, ::strsignal(crash.signal));
+  std::vector<NamedThread> named = ranks_here();
+  const auto rank = std::find_if(named.begin(), named.end(), [&](const auto& t) { return t.id == crash.thread; });
+  const std::string who = rank == named.end() ? "a thread" : rank->name;
+  if (rank != named.end()) named.erase(rank);
+  named.insert(named.begin(), {crash.thread, fmt::format("{}, which got {}", who, signal)});
+  const fs::path file = write_stacks(spec_.run / "crash", "before its end", named, kStacks_s);
+  const std::string text = fmt::format("{} got {}: {} has its stack", who, signal, file.string());
   try {
-    write_file_durably(
-        folder / fmt::format("stacks-{}.txt", ranks.begin()->first),
-        fmt::format("process {} on host {}, time {:.3f}, still for {:.1f} s\n\n{}", ::getpid(), name_of_host(),
-                    wall_time_s(), still_s, stacks_of_threads(named, std::min(kStacks_s, spec_.least_s / 4))));
+    append_event(spec_.run, "crash", {{"signal", crash.signal}, {"reason", text}});
+  } catch (const FileError&) {}
+  if (spec_.crashed) spec_.crashed(text);
+}
+
+// In the order of their numbers.
+std::vector<NamedThread> HangWatch::ranks_here() const {
+  std::vector<const RankSigns*> ranks;
+  for (const Watched& w : ranks_) ranks.push_back(&w.signs);
+  std::sort(ranks.begin(), ranks.end(), [](const auto* a, const auto* b) { return a->rank < b->rank; });
+  std::vector<NamedThread> named;
+  for (const RankSigns* signs : ranks) named.push_back({signs->thread, fmt::format("rank {}", signs->rank)});
+  return named;
+}
+
+fs::path HangWatch::write_stacks(const fs::path& folder, const std::string& why, const std::vector<NamedThread>& named,
+                                 double wait_s) const {
+  int first = spec_.world;
+  for (const Watched& w : ranks_) first = std::min(first, w.signs.rank);
+  const fs::path file = folder / fmt::format("stacks-{}.txt", first);
+  try {
+    fs::create_directories(folder);
+    write_file_durably(file, fmt::format("process {} on host {}, time {:.3f}, {}\n\n{}", ::getpid(), name_of_host(),
+                                         wall_time_s(), why, stacks_of_threads(named, wait_s)));
   } catch (const std::exception&) {}  // it is told all the same
+  return file;
 }
 
 }  // namespace weft

@@ -5,6 +5,9 @@
 // reads what the others have written within seconds, writes the stacks of its threads to RUN/hang/stacks-R.txt (R: its
 // first rank), and ends the run. Sections that wait for disks are not watched,
 // nor is the first step; time in which the process itself was stopped does not count.
+//
+// Where a thread of the process crashes, the watch writes the stacks to RUN/crash/stacks-R.txt before the signal ends
+// it as it would have.
 #pragma once
 #include <unistd.h>
 
@@ -12,10 +15,14 @@
 #include <deque>
 #include <filesystem>
 #include <functional>
+#include <memory>
 #include <mutex>
 #include <string>
 #include <thread>
+#include <vector>
 
+#include "weft/base/crash_hold.h"
+#include "weft/base/thread_stacks.h"
 #include "weft/comm/recorded.h"
 #include "weft/records/heartbeat.h"
 
@@ -50,6 +57,8 @@ class HangWatch {
     double least_s = 30;
     // Told once, what has been found; ends the process. None: nobody watches.
     std::function<void(const std::string&)> hung = {};
+    // Told of a crash, before the process ends.
+    std::function<void(const std::string&)> crashed = {};
   };
   explicit HangWatch(Spec spec);
   ~HangWatch();
@@ -64,7 +73,10 @@ class HangWatch {
   void run();
   bool look(double passed_s);
   void report(double still_s);
-  void write_stacks(const std::filesystem::path& folder, double still_s) const;
+  void report_crash(const HeldCrash& crash) const;
+  std::vector<NamedThread> ranks_here() const;
+  std::filesystem::path write_stacks(const std::filesystem::path& folder, const std::string& why,
+                                     const std::vector<NamedThread>& named, double wait_s) const;
 
   const Spec spec_;
   std::mutex mutex_;
@@ -77,6 +89,7 @@ class HangWatch {
     double still_s = 0;   // since it changed
   };
   std::deque<Watched> ranks_;
+  std::unique_ptr<CrashHold> crashes_;
   std::thread thread_;
 };
 

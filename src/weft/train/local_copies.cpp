@@ -158,9 +158,10 @@ void LocalCopy::join() {
     agree(ranks_, [&] {
       if (!failure_.empty()) throw FileError(failure_);
     });
-  } catch (const FileError&) {
-    if (neighbours_) neighbours_->wait_stop();
-    throw;
+  } catch (const FileError& e) {
+    if (!neighbours_ || !neighbours_->has_begun()) throw;
+    neighbours_->wait_stop();
+    unheld_ = e.what();
   }
 }
 
@@ -245,16 +246,27 @@ LocalCopies::Written LocalCopies::wait() {
 }
 
 LocalCopies::Written LocalCopies::finish() {
-  const Written written{.step = copy_->step(),
-                        .bytes = copy_->bytes(),
-                        .neighbour_bytes = copy_->neighbour_bytes(),
-                        .seconds = now_s() - began_s_};
+  Written written{.step = copy_->step(),
+                  .bytes = copy_->bytes(),
+                  .neighbour_bytes = copy_->is_held() ? copy_->bytes() : 0,
+                  .seconds = now_s() - began_s_,
+                  .unheld = copy_->unheld()};
   Communicator& ranks = copy_->ranks();
-  whole_.push_back(copy_->shares());
+  whole_.push_back({.shares = copy_->shares(), .is_held = copy_->is_held()});
   copy_.reset();
-  for (; whole_.size() > kKeptCopies; whole_.erase(whole_.begin())) remove_beside(whole_.front());
+  remove_old();
   has_saved(written.step, ranks);
   return written;
+}
+
+// A host may be lost: what other hosts hold outlasts newer ones that they do not.
+void LocalCopies::remove_old() {
+  while (whole_.size() > kKeptCopies) {
+    const auto held = std::find_if(whole_.rbegin(), whole_.rend(), [](const Whole& copy) { return copy.is_held; });
+    const auto old = whole_.begin() + (held == std::prev(whole_.rend()) ? 1 : 0);
+    remove_beside(std::move(old->shares));
+    whole_.erase(old);
+  }
 }
 
 // Another rank may have no share of it.
@@ -278,8 +290,8 @@ void LocalCopies::join_removal() {
 
 void LocalCopies::remove_all() {
   join_removal();
-  for (const auto& copy : whole_)
-    for (const fs::path& share : copy) remove_folder(share);
+  for (const Whole& copy : whole_)
+    for (const fs::path& share : copy.shares) remove_folder(share);
   whole_.clear();
   std::error_code ignored;
   fs::remove(folder(), ignored);  // the last rank of a host; not while others have shares in it

@@ -27,8 +27,8 @@ std::filesystem::path local_folder_of(const std::string& local_dir, const std::s
 // holds for others beside it, a slice from each `advance` to the next. The constructor returns when the share has been
 // copied to the state's snapshot room; a thread writes it, syncs it and gives it its name. All but the destructor are
 // collective, and throw the same FileError on all ranks; then the copy is not whole. Destroyed before its end, it waits
-// for its thread; what that has written stays. `state`, `neighbours`, and the model and optimizer of `source`, must
-// outlive it.
+// for its thread; what that has written stays. What only a holder cannot write fails nothing: the copy is whole, as far
+// as its own hosts go. `state`, `neighbours`, and the model and optimizer of `source`, must outlive it.
 class LocalCopy {
  public:
   LocalCopy(const std::filesystem::path& life, const TrainingState& state, CheckpointSource source,
@@ -42,9 +42,10 @@ class LocalCopy {
   void wait();
   Communicator& ranks() const { return ranks_; }
   int64_t step() const { return source_.progressed.step; }
-  int64_t bytes() const { return bytes_; }                                            // of all ranks' data
-  int64_t neighbour_bytes() const { return neighbours_ ? neighbours_->bytes() : 0; }  // of what goes to other hosts
-  std::vector<std::filesystem::path> shares() const;                                  // this rank's, and what it holds
+  int64_t bytes() const { return bytes_; }                         // of all ranks' data
+  bool is_held() const { return neighbours_ && unheld_.empty(); }  // once it is whole: by other hosts too
+  const std::string& unheld() const { return unheld_; }            // why not all of it; the same on all ranks
+  std::vector<std::filesystem::path> shares() const;               // this rank's, and what it holds
 
  private:
   void write();
@@ -66,11 +67,13 @@ class LocalCopy {
   std::thread thread_;
   std::atomic<bool> is_done_{true};
   std::string failure_;  // why the thread did not
+  std::string unheld_;
 };
 
-// The local copies of a run, one after the other, of which the last two stay. A life is the time from when a process
-// begins, or goes back after a spike, until the next does so. The copies of one count until a later one has a whole
-// state of its own: they may be newer than what that went on from, as where a host was away.
+// The local copies of a run, one after the other, of which two stay: the last, and where that is on its own hosts alone
+// the last that others hold too, else the one before it. A life is the time from when a process begins, or goes back
+// after a spike, until the next does so. The copies of one count until a later one has a whole state of its own: they
+// may be newer than what that went on from, as where a host was away.
 class LocalCopies {
  public:
   // Begins a life, of a run that goes on from this step's state, on the host of that name. Changes nothing on a disk.
@@ -85,8 +88,9 @@ class LocalCopies {
   // Begins to write one. None may be under way. Collective, and throws as LocalCopy does.
   void begin(const TrainingState& state, CheckpointSource source);
   struct Written {
-    int64_t step, bytes, neighbour_bytes;
+    int64_t step, bytes, neighbour_bytes;  // of what is on other hosts too: all or nothing
     double seconds;
+    std::string unheld;  // why other hosts do not hold all of it, which they were to; the same on all ranks
   };
   // Which hosts hold copies of which, or why none does; empty where the recipe does not ask for it.
   const std::string& neighbours_note() const { return note_; }
@@ -104,13 +108,15 @@ class LocalCopies {
   // ranks. None may be under way.
   void begin_again(Communicator& ranks);
 
-  int64_t failed = 0, skipped = 0;  // copies of this life that failed, or that another save was in the way of
+  // Copies of this life: that failed; that are on their own hosts alone; that another save was in the way of.
+  int64_t failed = 0, unheld = 0, skipped = 0;
 
  private:
   void make_known(Communicator& ranks);
   std::vector<std::filesystem::path> other_lives() const;
   std::filesystem::path folder() const { return local_folder_of(local_dir_, name_, life_); }
   Written finish();
+  void remove_old();
   void drop();
   void find_neighbours(Communicator& ranks, const std::string& host);
   void remove_beside(std::vector<std::filesystem::path> folders);
@@ -124,8 +130,12 @@ class LocalCopies {
   bool is_known_ = false;  // to the run's folder
   std::unique_ptr<LocalCopy> copy_;
   double began_s_ = 0;
-  std::vector<std::vector<std::filesystem::path>> whole_;  // what this rank has of whole copies, oldest first
-  std::thread removal_;  // of shares: large files take a while, and no step waits for them
+  struct Whole {
+    std::vector<std::filesystem::path> shares;  // what this rank has of it
+    bool is_held;                               // by other hosts too
+  };
+  std::vector<Whole> whole_;  // oldest first
+  std::thread removal_;       // of shares: large files take a while, and no step waits for them
 };
 
 }  // namespace weft

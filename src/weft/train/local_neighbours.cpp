@@ -180,10 +180,4 @@ std::vector<fs::path> NeighbourCopy::held() const {
   return all;
 }
 
-int64_t NeighbourCopy::bytes() const {
-  int64_t sum = 0;
-  for (const uint64_t of_rank : bytes_) sum += int64_t(of_rank);
-  return sum;
-}
-
 }  // namespace weft

@@ -55,7 +55,6 @@ class NeighbourCopy {
 
   // What this host holds of it, or would.
   std::vector<std::filesystem::path> held() const;
-  int64_t bytes() const;  // of all ranks' data
 
  private:
   struct Slice {

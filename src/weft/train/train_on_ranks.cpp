@@ -56,7 +56,11 @@ bool train_on_ranks(const RanksSetup& setup) {
   const MeshSizes sizes = mesh_sizes_of(setup.recipe);
   const std::optional<RoomToTune> room =
       setup.recipe.train.autotune ? std::optional<RoomToTune>(setup) : std::optional<RoomToTune>();
-  HangWatch watch({.run = setup.recipe.run.dir, .world = sizes.world(), .least_s = setup.hang_s, .hung = setup.hung});
+  HangWatch watch({.run = setup.recipe.run.dir,
+                   .world = sizes.world(),
+                   .least_s = setup.hang_s,
+                   .hung = setup.hung,
+                   .crashed = setup.crashed});
   const auto train = [&](const ProcessMesh& plain) {
     RankSigns& signs = watch.join(plain.world->rank());
     const ProcessMesh mesh = recorded(plain, signs.calls);

@@ -26,8 +26,9 @@ struct RanksSetup {
   // HangWatch's, of the ranks of this process: how long a step may last at least; who is told, and ends the process.
   double hang_s = 900;
   std::function<void(const std::string&)> hung = {};
-  const IslandSetup* islands = nullptr;  // null: the run is no island
-  const RunData* rows = nullptr;         // the data that is open already, if the objective reads rows
+  std::function<void(const std::string&)> crashed = {};  // likewise, of a thread that crashed
+  const IslandSetup* islands = nullptr;                  // null: the run is no island
+  const RunData* rows = nullptr;                         // the data that is open already, if the objective reads rows
 };
 bool train_on_ranks(const RanksSetup& setup);
 

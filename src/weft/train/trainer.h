@@ -220,6 +220,7 @@ class Trainer {
   void begin_local_copies_again();
   void end_local_copies();
   void tell_not_copied(int64_t step, const FileError& e);
+  void tell_unheld(int64_t step, const std::string& why);
   void go_on_saving(SaveWait wait);
   void has_saved(const CheckpointSave& save);
   void tell_not_saved(int64_t step, const FileError& e);

@@ -43,12 +43,14 @@ void Trainer::go_on_copying(SaveWait wait) {
   if (wait == SaveWait::yes) enter(RunSection::save);  // it may be the disk's turn
   try {
     const auto written = wait == SaveWait::yes ? local_->wait() : local_->advance();
-    if (!written || !leads()) return;
-    records_->event("local_saved", {{"step", written->step},
-                                    {"bytes", written->bytes},
-                                    {"neighbour_bytes", written->neighbour_bytes},
-                                    {"seconds", written->seconds},
-                                    {"skipped", local_->skipped}});
+    if (!written) return;
+    if (leads())
+      records_->event("local_saved", {{"step", written->step},
+                                      {"bytes", written->bytes},
+                                      {"neighbour_bytes", written->neighbour_bytes},
+                                      {"seconds", written->seconds},
+                                      {"skipped", local_->skipped}});
+    if (!written->unheld.empty()) tell_unheld(step, written->unheld);
   } catch (const FileError& e) { tell_not_copied(step, e); }
 }
 
@@ -60,6 +62,18 @@ void Trainer::tell_not_copied(int64_t step, const FileError& e) {
   if (failed == 1)
     records_->note(
         fmt::format("step {}: NO LOCAL COPY, the run goes on: {}; further ones that fail are counted", step, e.what()));
+}
+
+// Likewise: a host that is lost costs more now.
+void Trainer::tell_unheld(int64_t step, const std::string& why) {
+  const int64_t unheld = ++local_->unheld;
+  if (!leads()) return;
+  records_->event("local_unheld", {{"step", step}, {"reason", why}, {"unheld", unheld}});
+  if (unheld == 1)
+    records_->note(
+        fmt::format("WARNING: no other host holds all of the local copy of step {}, which is on its own "
+                    "hosts: {}; further ones are counted",
+                    step, why));
 }
 
 // The run has gone back: what was copied behind that is not its state.
@@ -80,6 +94,8 @@ void Trainer::end_local_copies() {
   local_->remove_all();
   if (leads() && local_->failed > 0)
     records_->note(fmt::format("{} local copies could not be written (RUN/events.jsonl)", local_->failed));
+  if (leads() && local_->unheld > 0)
+    records_->note(fmt::format("{} local copies were on their own hosts alone (RUN/events.jsonl)", local_->unheld));
 }
 
 }  // namespace weft
