@@ -60,7 +60,7 @@ memory_kept = 1.149
 memory_base = 3.221e+09
 
 [[program]]
-name = "weft"
+name = "weft"  # from the ops of a step on an H100 (docs/benchmarks), one by one
 frameworks = ["weft"]
 products = 1
 attention = 0.42
