@@ -9,7 +9,7 @@ const GOOD_CAUSES = ["finished", "preempted", "moved", "yielded"];
 const number = (x: unknown): number | null => (typeof x === "number" ? x : null);
 
 function of_event(e: RunEvent): Happening {
-  const bad = e.event === "ended" ? !GOOD_CAUSES.includes(String(e.cause)) : ["nonfinite", "corrupted", "hang", "spike", "large_update", "weight_growth", "vanished_gradient"].includes(e.event);
+  const bad = e.event === "ended" ? !GOOD_CAUSES.includes(String(e.cause)) : ["nonfinite", "corrupted", "hang", "crash", "spike", "large_update", "weight_growth", "vanished_gradient"].includes(e.event);
   const step = number(e.step) ?? number(e.newest_step) ?? number(e.saved_step);
   const symbols: Record<string, string> = { started: "↻", ended: bad ? "✕" : "■", finished: "✓", stopped: "■", spike: "▲", large_update: "▲", weight_growth: "▲", vanished_gradient: "▼", nonfinite: "✕", corrupted: "✕", hang: "✕", straggler: "◔", straggler_over: "○", layout: "⇄", fleet: "⇄", waiting: "…", queued: "…", yielding: "…" };
   return { time: number(e.time), step, symbol: symbols[e.event] ?? "•", kind: e.event.replace(/_/g, " "), text: sentence(e), bad };
