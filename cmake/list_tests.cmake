@@ -1,6 +1,6 @@
 # Writes what ctest runs of a test program, once it is linked:
 #   cmake -DPROGRAM=test_x -DFOLDER=x -DTESTS=tests -DOUT=x_tests.cmake -P list_tests.cmake
-# A process for each suite, for its start takes longer than most tests; and one for each test
+# A process for each suite, Suite.*@x, for its start takes longer than most tests; and one for each test
 #   of suites whose names end in Slow, which `./test quick` leaves out, and which begin first, so that none is left for
 #     the end;
 #   that tests/long_tests.txt names: it has the label "long", and `./test quick` leaves it out too, unless a planted bug is
@@ -95,7 +95,7 @@ endforeach()
 foreach(suite ${suites})
   if(some_of_${suite})
     string(REGEX REPLACE "^:" "-" without "${without_${suite}}")
-    add("${suite}.*" "${suite}.*${without}" LABELS ${FOLDER} TIMEOUT 600)
+    add("${suite}.*@${FOLDER}" "${suite}.*${without}" LABELS ${FOLDER} TIMEOUT 600)
   endif()
 endforeach()
 file(WRITE ${OUT} "${script}")

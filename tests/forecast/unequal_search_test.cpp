@@ -1,4 +1,5 @@
 // The search on devices of several kinds, beside all layouts forecast one by one.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -7,6 +8,7 @@
 #include "support.h"
 #include "weft/base/error.h"
 #include "weft/forecast/cluster.h"
+#include "weft/forecast/layout_bounds.h"
 #include "weft/forecast/search_parts.h"
 #include "weft/forecast/unequal_search.h"
 
@@ -107,6 +109,38 @@ TEST(UnequalSearch, FindsWhatFitsBestWhereMemoryIsShort) {
     ASSERT_EQ(found.best.size(), least > 0 ? 1u : 0u) << gigabytes;
     if (least > 0) { EXPECT_LE(found.best[0].forecast.step.step_s, 1.001 * least) << gigabytes; }
   }
+}
+
+// What a stage has of blocks, its memory is enough for by the bound too, whatever the cut.
+TEST(UnequalSearch, StagesHaveNoMoreBlocksThanTheBoundSays) {
+  Recipe recipe = recipe_to_search();
+  recipe.train.global_batch_size = 16;
+  const HfConfig config = wide_blocks(6);
+  const UnequalCluster cluster{{node_with(1), node_with(1)}};
+  const ProgramProfile profile = Profiles::built_in().of("weft", false);
+  SmallRuns runs;
+  LayoutBounds bounds(recipe, config, cluster.kinds[0], profile, runs);
+  struct Case {
+    ScheduleKind schedule;
+    int64_t chunks;
+    BlockLayout cut;  // by virtual stage
+  };
+  for (const RecomputeKind recompute : {RecomputeKind::none, RecomputeKind::full})
+    for (const Case& one : {Case{ScheduleKind::gpipe, 0, {3, 3}}, Case{ScheduleKind::one_f_one_b, 0, {4, 2}},
+                            Case{ScheduleKind::one_f_one_b, 0, {1, 5}}, Case{ScheduleKind::zb_h1, 0, {2, 4}},
+                            Case{ScheduleKind::interleaved_1f1b, 2, {1, 2, 2, 1}},
+                            Case{ScheduleKind::zbv, 0, {1, 1, 2, 2}}, Case{ScheduleKind::zbv, 0, {2, 2, 1, 1}}}) {
+      const LayoutChoice choice{.pp = 2, .recompute = recompute, .schedule = one.schedule, .chunks = one.chunks};
+      const Recipe checked = checked_recipe(recipe, choice);
+      UnequalPlanner planner(checked, config, cluster, Profiles::built_in());
+      const UnequalForecast f = planner.forecast(one.cut);
+      for (size_t s = 0; s < f.stages.size(); ++s) {
+        const auto bytes = double(f.stages[s].memory_bytes);
+        const std::string what = fmt::format("{} {} stage {}", to_string(choice), to_string(one.cut), s);
+        EXPECT_GE(bounds.most_blocks(choice, int(s), bytes), f.stages[s].blocks) << what;
+        EXPECT_LT(bounds.most_blocks(choice, int(s), bytes / 4), f.stages[s].blocks) << what;
+      }
+    }
 }
 
 // Three blocks cannot be cut over two stages so that one is busy as long as the other at a third of its pace, a batch

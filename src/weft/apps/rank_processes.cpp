@@ -42,7 +42,7 @@ std::optional<std::string> variable(const std::string& environment, const std::s
   return {};
 }
 
-// Of user and system, where `fields` of /proc/PID/stat (proc(5)) begin with the third one, the state.
+// User and system time. fields: those of /proc/PID/stat (proc(5)) from the third, the state, on.
 int64_t cpu_ticks(const std::string& fields) {
   constexpr int kBefore = 11;  // of these, up to utime and stime
   std::istringstream in(fields);

@@ -58,8 +58,9 @@ class Supervisor {
       tell_start(number, step_of_last(before));
       const auto crashes = crashes_in(run_);
       AttemptEnd end = run_attempt(spec(number), limits_, requests_);
-      for (const auto& crash : crashes_in(run_))
-        if (crashes.count(crash) == 0) end.crash = crash.first.string();
+      auto first = fs::file_time_type::max();  // of several, the one that was written first
+      for (const auto& [file, time] : crashes_in(run_))
+        if (crashes.count({file, time}) == 0 && time < first) end.crash = file.string(), first = time;
       end.to_yield = give_way();
       const std::vector<fs::path> now = checkpoint_folders(run_);
       end.to_move = end.to_move || (has_new(before, now) && changes_layout_at(recipe_, end.last.step));

@@ -123,12 +123,14 @@ double LayoutBounds::by_schedule(const LayoutChoice& c) {
 double LayoutBounds::part_of_blocks(const LayoutChoice& c) {
   const SmallTimes& run = times_of(c);
   if (run.blocks.empty()) return 0;
-  double blocks = 0, ends = 0;
-  for (size_t i = 0; i < run.ends.size(); ++i) {
-    ends += run.ends[i];
-    for (const size_t kind : kind_of_) blocks += run.blocks[kind][i];
+  const auto sum = [](const SmallTimes::Seconds& s) { return s[0] + s[1] + s[2]; };
+  double all = sum(run.ends), cheapest = 1e30;
+  for (const size_t kind : kind_of_) {
+    const double one = sum(run.blocks[kind]);
+    all += one;
+    cheapest = std::min(cheapest, one);
   }
-  return blocks / std::max(1e-30, blocks + ends);
+  return cheapest * double(kind_of_.size()) / std::max(1e-30, all);
 }
 
 double LayoutBounds::memory(const LayoutChoice& c) {
@@ -161,7 +163,7 @@ int64_t LayoutBounds::most_blocks(const LayoutChoice& c, int stage, double room)
   return of_each_chunk * chunks + chunks - 1;
 }
 
-// Chunks of micro-batches, forward till dgrad.
+// The most chunks that a stage holds at once, each of one micro-batch, from its forward to its dgrad.
 int64_t LayoutBounds::most_alive(const Pipeline& p, int stage, int64_t m) {
   m = std::min<int64_t>(m, 4 * p.num_stages);  // more are not alive at once, but in GPipe: this is a bound
   std::lock_guard lock(mutex_);

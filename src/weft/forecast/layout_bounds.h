@@ -69,7 +69,7 @@ class LayoutBounds {
   double by_arithmetic(const LayoutChoice& choice) const;
   double by_stage(const LayoutChoice& choice);
   double by_schedule(const LayoutChoice& choice);
-  // The part of an action's seconds that its blocks take, without what stands before and behind them.
+  // The part of an action's seconds that its blocks would take if all were of the cheapest kind.
   double part_of_blocks(const LayoutChoice& choice);
   // Bytes of the first stage.
   double memory(const LayoutChoice& choice);

@@ -21,8 +21,8 @@ namespace {
 constexpr std::array<int, 4> kEffortOfLook = {1, 64, 64, 256};
 constexpr int kEffortOfRound = 2048;
 constexpr int kPlanned = 3;  // the last look
-// What is planned whole: of a family until one fits, of all families in turn, of the best one, and in all; and in all
-// where nothing fits.
+// How many layouts are planned whole: of a family until one fits; of all families in turn; of the best family, up to
+// kMostBest times; of what is left, unless as many have been planned by then; and while nothing fits.
 constexpr size_t kOfFamily = 4, kOfFamilies = 64, kOfBest = 32, kMostPlanned = 128, kMostInVain = 512;
 constexpr int kMostBest = 3;
 constexpr size_t kMostNearest = 8;
@@ -133,7 +133,8 @@ class UnequalBounds {
   double by_actions(const LayoutChoice& c) {
     std::vector<int64_t> most;
     for (const double room : rooms_of(c)) most.push_back(by_kind_[0].most_blocks(c, int(most.size()), room));
-    const double part = by_kind_[0].part_of_blocks(as_one_stage(c));
+    double part = 1;  // the least of all kinds of devices
+    for (LayoutBounds& of_kind : by_kind_) part = std::min(part, of_kind.part_of_blocks(as_one_stage(c)));
     return shared_out(
         c, [](LayoutBounds& of_kind, const LayoutChoice& whole) { return of_kind.by_schedule(whole); }, most, part);
   }
@@ -151,7 +152,7 @@ class UnequalBounds {
   }
 
  private:
-  // Of the smallest device of each stage.
+  // What a stage may take: the room on the smallest device that it is on.
   std::vector<double> rooms_of(const LayoutChoice& c) {
     std::vector<double> rooms;
     for (const std::vector<size_t>& kinds : spread_of(c).all) {

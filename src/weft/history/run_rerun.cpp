@@ -148,7 +148,7 @@ double last_written(const fs::path& path) {
   return last;
 }
 
-// Of these the run has kept hashes (data_reasons).
+// The run has kept hashes of the files in these roles (data_reasons).
 bool is_hashed(const std::string& role) {
   constexpr std::string_view kHashed[] = {"data.json", "data.train", "data.pairs", "data.rollouts", "data.examples"};
   return std::find(std::begin(kHashed), std::end(kHashed), role) != std::end(kHashed);

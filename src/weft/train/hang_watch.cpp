@@ -218,7 +218,8 @@ void HangWatch::report_crash(const HeldCrash& crash) const {
   if (rank != named.end()) named.erase(rank);
   named.insert(named.begin(), {crash.thread, fmt::format("{}, which got {}", who, signal)});
   const fs::path file = write_stacks(spec_.run / "crash", "before its end", named, kStacks_s);
-  const std::string text = fmt::format("{} got {}: {} has its stack", who, signal, file.string());
+  const std::string text = file.empty() ? fmt::format("{} got {}; its stack could not be written", who, signal)
+                                        : fmt::format("{} got {}: {} has its stack", who, signal, file.string());
   try {
     append_event(spec_.run, "crash", {{"signal", crash.signal}, {"reason", text}});
   } catch (const FileError&) {}
@@ -244,7 +245,7 @@ fs::path HangWatch::write_stacks(const fs::path& folder, const std::string& why,
     fs::create_directories(folder);
     write_file_durably(file, fmt::format("process {} on host {}, time {:.3f}, {}\n\n{}", ::getpid(), name_of_host(),
                                          wall_time_s(), why, stacks_of_threads(named, wait_s)));
-  } catch (const std::exception&) {}  // it is told all the same
+  } catch (const std::exception&) { return {}; }  // it is told all the same
   return file;
 }
 

@@ -75,6 +75,7 @@ class HangWatch {
   void report(double still_s);
   void report_crash(const HeldCrash& crash) const;
   std::vector<NamedThread> ranks_here() const;
+  // The file; empty where it could not be written.
   std::filesystem::path write_stacks(const std::filesystem::path& folder, const std::string& why,
                                      const std::vector<NamedThread>& named, double wait_s) const;
 

@@ -71,9 +71,9 @@ class LocalCopy {
 };
 
 // The local copies of a run, one after the other, of which two stay: the last, and where that is on its own hosts alone
-// the last that others hold too, else the one before it. A life is the time from when a process begins, or goes back
-// after a spike, until the next does so. The copies of one count until a later one has a whole state of its own: they
-// may be newer than what that went on from, as where a host was away.
+// the last of this life that others hold too, else the one before it. A life is the time from when a process begins, or
+// goes back after a spike, until the next does so. The copies of one count until a later one has a whole state of its
+// own: they may be newer than what that went on from, as where a host was away.
 class LocalCopies {
  public:
   // Begins a life, of a run that goes on from this step's state, on the host of that name. Changes nothing on a disk.
