@@ -107,6 +107,8 @@ TEST(UnequalSearch, FindsWhatFitsBestWhereMemoryIsShort) {
         search_unequal(recipe, config, cluster, Profiles::built_in(), {.device_counts = {2}, .most = 1});
     const double least = least_step_on(cluster, 2, recipe, config);
     ASSERT_EQ(found.best.size(), least > 0 ? 1u : 0u) << gigabytes;
+    const SearchCounts& n = found.counts;  // so few layouts are all looked at, or cannot be better
+    EXPECT_EQ(n.planned + n.too_large + n.measured_large + n.cannot_run + n.beaten, n.layouts) << gigabytes;
     if (least > 0) { EXPECT_LE(found.best[0].forecast.step.step_s, 1.001 * least) << gigabytes; }
   }
 }
