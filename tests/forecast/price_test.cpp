@@ -145,7 +145,7 @@ TEST(Price, PartsThatGoRankByRankPayForEachRank) {
   for (const ActionWork& a : work.kinds[0].actions) count(a.transfers, double(a.times));
   EXPECT_GE(calls, 2);  // gradients and weights
   const double more = price_step(work, by_rank).step_s - price_step(work, ring).step_s;
-  EXPECT_NEAR(more / (calls * (63 - 7) * ring.hop_us * 1e-6), 1, 0.3);  // messages of middling size lose a little more
+  EXPECT_NEAR(more / (calls * (63 - 7) * ring.hop_us * 1e-6), 1, 0.1);  // messages of middling size lose a little more
 }
 
 TEST(Price, ThePartsAddUpToTheStep) {

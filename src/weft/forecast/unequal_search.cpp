@@ -178,7 +178,7 @@ class UnequalBounds {
     std::vector<double> on_kind;  // the step, if one stage had all of it
     for (LayoutBounds& of_kind : by_kind_) on_kind.push_back(of(of_kind, whole));
     double quickest = 1e30;
-    const int64_t chunks = c.schedule == ScheduleKind::zbv ? 2 : c.chunks;
+    const int64_t chunks = make_pipeline(c.schedule, int(c.pp), int(c.chunks)).num_chunks;
     const auto rate_of = [&](const StageKinds& stages) {
       double rate = 0;
       std::vector<double> alone;  // the step, if that stage had all of it
@@ -189,9 +189,7 @@ class UnequalBounds {
         quickest = std::min(quickest, slowest);
         alone.push_back(slowest * part / double(model().num_layers));
       }
-      return most.empty() || part <= 0
-                 ? rate
-                 : std::min(rate, 1 / seconds_of_blocks(alone, most, std::max<int64_t>(1, chunks)));
+      return most.empty() || part <= 0 ? rate : std::min(rate, 1 / seconds_of_blocks(alone, most, chunks));
     };
     const auto m = double(recipe_.train.global_batch_size / c.micro_batch_size / c.dp);
     const Spread& spread = spread_of(c);

@@ -22,6 +22,7 @@
 #include "weft/base/plain_file.h"
 #include "weft/checkpoint/disk_space.h"
 #include "weft/history/program_id.h"
+#include "weft/history/written_at.h"
 #include "weft/recipe/islands.h"
 #include "weft/recipe/recipe_keys.h"
 #include "weft/records/clock.h"
@@ -74,11 +75,6 @@ bool begins_with_mark(const fs::path& file) {
   return in.read(head.data(), std::streamsize(head.size())) && head == kRunRecipeMark;
 }
 
-double time_of(const fs::path& file) {
-  struct stat s = {};
-  return ::stat(file.c_str(), &s) == 0 ? double(s.st_mtim.tv_sec) + 1e-9 * double(s.st_mtim.tv_nsec) : 0;
-}
-
 // Whether another process owns the folder. RunLock waits for longer than the lock is shared here. On a file system
 // without locks: whether it has written a record of late.
 bool is_owned(const fs::path& run) {
@@ -87,7 +83,7 @@ bool is_owned(const fs::path& run) {
   if (!is_file(file)) return false;
   const Descriptor fd(::open(file.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
   if (fd < 0 || ::flock(fd, LOCK_SH | LOCK_NB) == 0) return false;
-  return errno == EWOULDBLOCK || wall_time_s() - time_of(run / "metrics.jsonl") < kOfLateS;
+  return errno == EWOULDBLOCK || wall_time_s() - written_at(run / "metrics.jsonl") < kOfLateS;
 }
 
 // Runs `read`; what it throws becomes a problem.
@@ -339,8 +335,8 @@ RunFacts read_run_facts(const fs::path& folder) {
   });
   attempt_to(facts, [&] { take_checkpoints(facts); });
   if (!facts.checkpoints.empty()) facts.step = std::max(facts.step, facts.checkpoints.back().step);
-  facts.began_s = facts.attempts.empty() ? time_of(path / "run.lock") : facts.attempts.front().began_s;
-  facts.last_s = std::max(time_of(path / "metrics.jsonl"), facts.began_s);
+  facts.began_s = facts.attempts.empty() ? written_at(path / "run.lock") : facts.attempts.front().began_s;
+  facts.last_s = std::max(written_at(path / "metrics.jsonl"), facts.began_s);
   facts.status = status_now(facts);
   return facts;
 }

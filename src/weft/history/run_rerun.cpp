@@ -1,7 +1,5 @@
 #include "weft/history/run_rerun.h"
 
-#include <sys/stat.h>
-
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -13,6 +11,7 @@
 #include "weft/base/threads.h"
 #include "weft/checkpoint/checkpoint_check.h"
 #include "weft/checkpoint/safetensors.h"
+#include "weft/history/written_at.h"
 #include "weft/recipe/recipe_phases.h"
 #include "weft/records/metrics_log.h"
 #include "weft/train/checkpoint_folders.h"
@@ -134,16 +133,12 @@ namespace {
 
 // When something in or below `path` was last written to, seconds since 1970; 0: nothing is there.
 double last_written(const fs::path& path) {
-  const auto time_of = [](const fs::path& one) {
-    struct stat s = {};
-    return ::stat(one.c_str(), &s) == 0 ? double(s.st_mtim.tv_sec) + 1e-9 * double(s.st_mtim.tv_nsec) : 0;
-  };
   std::error_code error;
-  if (!fs::is_directory(path, error)) return time_of(path);
+  if (!fs::is_directory(path, error)) return written_at(path);
   double last = 0;
   for (fs::recursive_directory_iterator at(path, error), end; !error && at != end; at.increment(error)) {
     std::error_code ignored;
-    if (at->is_regular_file(ignored)) last = std::max(last, time_of(at->path()));
+    if (at->is_regular_file(ignored)) last = std::max(last, written_at(at->path()));
   }
   return last;
 }
